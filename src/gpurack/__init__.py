@@ -1,0 +1,1 @@
+"""Racks of bare Ubuntu hosts in, accepted GPU Kubernetes nodes out."""

@@ -1,0 +1,1 @@
+"""The `gpurack` command: arguments and exit codes, nothing else."""

@@ -1,0 +1,1 @@
+"""Read: pyinfra facts, one module per tool. They read and parse; they never judge."""

@@ -1,0 +1,1 @@
+"""Act: pyinfra operations, one module per tool. They carry out a decision and prove it."""

@@ -1,0 +1,1 @@
+"""The site document: what a person edits, typed. No pyinfra, no kubernetes, no network."""
