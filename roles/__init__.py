@@ -1,1 +1,1 @@
-"""Roles: what a host becomes. One package per role, one public `@deploy` function each; no role knows another."""
+"""Roles: what a host becomes. One package per role, one public `@deploy` function each."""

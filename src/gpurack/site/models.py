@@ -77,7 +77,7 @@ class Stack(Model):
 
 # ---------------------------------------------------------------------------------------- where from
 class SigningKey(Model):
-    """+ file: ASCII-armoured public key beside the document; + fingerprint: 40 hex digits of its primary key."""
+    """+ file: ASCII-armoured public key beside the document; + fingerprint: 40 hex digits of its key."""
 
     file: str
     fingerprint: str
@@ -161,7 +161,7 @@ class Hardware(Model):
 
 
 class Reserved(Model):
-    """What is kept from pods. Bytes; `cpus` is a CPU list, or else `cpus_per_numa_node` whole cores are taken.
+    """What is kept from pods. Bytes; `cpus` is a CPU list, else `cpus_per_numa_node` whole cores are taken.
 
     `reservedMemory` is never asked for: it is computed from these, to the byte (R2).
     """
