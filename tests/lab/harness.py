@@ -80,8 +80,8 @@ def changed(ran: Ran) -> dict[str, list[str]]:
     return found
 
 
-def ssh(host: str, script: str, *, site: Path, timeout: float = 120, stdin: str = "") -> Ran:
-    """Run a shell script as root on a host of the rack."""
+def ssh_argv(host: str, script: str, *, site: Path) -> list[str]:
+    """The ssh command line to a host of the rack."""
     address = load(site).node(host).host.address
     options = (
         "BatchMode=yes",
@@ -91,16 +91,12 @@ def ssh(host: str, script: str, *, site: Path, timeout: float = 120, stdin: str 
         "ConnectTimeout=10",
     )
     flags = [part for option in options for part in ("-o", option)]
-    return run(
-        "ssh",
-        *flags,
-        "-i",
-        LAB / "ssh" / "id_ed25519",
-        f"root@{address}",
-        script,
-        timeout=timeout,
-        stdin=stdin,
-    )
+    return ["ssh", *flags, "-i", str(LAB / "ssh" / "id_ed25519"), f"root@{address}", script]
+
+
+def ssh(host: str, script: str, *, site: Path, timeout: float = 120, stdin: str = "") -> Ran:
+    """Run a shell script as root on a host of the rack."""
+    return run(*ssh_argv(host, script, site=site), timeout=timeout, stdin=stdin)
 
 
 def until(holds: Callable[[], bool], what: str, deadline: float, every: float = 1.0) -> None:
