@@ -6,14 +6,31 @@ person writes as quantities or durations are integers here (bytes, seconds).
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+from gpurack.site.fields import (
+    Address,
+    AddressTexts,
+    Bytes,
+    BytesOrPercent,
+    Cidr,
+    CpuList,
+    Fingerprint,
+    HostAddress,
+    Network,
+    Reference,
+    Seconds,
+    fault,
+)
+
+__all__ = ["Address", "Network"]
 Role = Literal["control-plane", "gpu"]
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Model(BaseModel):
@@ -26,20 +43,24 @@ class Model(BaseModel):
 class Sudo(Model):
     """+ password: a reference (`env:`, `file:`, `command:`), or none for password-less sudo."""
 
-    password: str | None = None
+    password: Reference | None = None
 
 
 class Jump(Model):
     host: str
     user: str = "root"
-    port: int = 22
+    port: Port = 22
 
 
 class Ssh(Model):
-    """How the controller reaches a host. Host keys are checked strictly against `known_hosts`."""
+    """How the controller reaches a host. Host keys are checked strictly against `known_hosts`.
+
+    + connect_timeout: seconds that one attempt to connect may take
+    """
 
     user: str = "root"
-    port: int = 22
+    port: Port = 22
+    connect_timeout: Seconds = 10
     key: str | None = None
     known_hosts: str | None = None
     sudo: Sudo | None = None
@@ -77,10 +98,16 @@ class Stack(Model):
 
 # ---------------------------------------------------------------------------------------- where from
 class SigningKey(Model):
-    """+ file: ASCII-armoured public key beside the document; + fingerprint: 40 hex digits of its key."""
+    """Exactly one of `file` and `url`.
 
-    file: str
-    fingerprint: str
+    + file: ASCII-armoured public key; relative to the document, absolute once loaded
+    + url: where the vendor publishes it; fetched by the controller and used only if the fingerprint fits
+    + fingerprint: 40 hex digits (upper case once loaded) of its primary key
+    """
+
+    file: str | None = None
+    url: str | None = None
+    fingerprint: Fingerprint
 
 
 class AptSource(Model):
@@ -96,7 +123,7 @@ class Registry(Model):
     mirrors: tuple[str, ...] = ()
     ca: str | None = None
     username: str | None = None
-    password: str | None = None
+    password: Reference | None = None
 
 
 class Sources(Model):
@@ -122,55 +149,87 @@ class ManifestCni(Model):
     manifest: Manifest
 
 
+def _cni_kind(value: object) -> str:
+    return "manifest" if isinstance(value, dict | ManifestCni) else "name"
+
+
+Cni = Annotated[
+    Annotated[Literal["bridge", "external"], Tag("name")] | Annotated[ManifestCni, Tag("manifest")],
+    Discriminator(_cni_kind),
+]
+
+
 class Cluster(Model):
     """+ endpoint: `name:port` or `[v6]:port`; ends in the API certificate's SANs.
     + kubeconfig: of a cluster built by others; ours is kept in the site's state folder."""
 
     name: str
     endpoint: str
-    pod_cidrs: tuple[Network, ...]
-    service_cidrs: tuple[Network, ...]
-    cni: Literal["bridge", "external"] | ManifestCni
+    pod_cidrs: tuple[Cidr, ...] = Field(min_length=1, max_length=2)
+    service_cidrs: tuple[Cidr, ...] = Field(min_length=1, max_length=2)
+    cni: Cni
     kubeconfig: str | None = None
 
 
 # ---------------------------------------------------------------------------------------- pools
+def _pci_id(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}", value, re.ASCII):
+        raise fault(
+            "E-SITE-45", f"{value!r} is no PCI id", wanted="vendor:device in lower case, as 10de:2330"
+        )
+    return value
+
+
+PciId = Annotated[str, AfterValidator(_pci_id)]
+
+
 class Gpus(Model):
     """+ ids: PCI vendor:device, lower case; + per_numa_node: how many hang on each node, in order."""
 
-    count: int
-    ids: tuple[str, ...] = ()
-    per_numa_node: tuple[int, ...] = ()
+    count: int = Field(ge=0)
+    ids: tuple[PciId, ...] = ()
+    per_numa_node: tuple[Annotated[int, Field(ge=0)], ...] = ()
 
 
 class Disk(Model):
     """+ minimum: bytes that the file system at `path` must have in all."""
 
     path: str
-    minimum: int
+    minimum: Bytes
 
 
 class Hardware(Model):
-    """What the pool says its servers are. Compared with what is found; never changed silently."""
+    """What the pool says its servers are. Compared with what is found; never changed silently.
+
+    + hugepages: how many pages of each size, as `{"1Gi": 64}`
+    """
 
     gpus: Gpus
-    numa_nodes: int | None = None
+    numa_nodes: int | None = Field(default=None, ge=1)
     disks: tuple[Disk, ...] = ()
-    hugepages: dict[str, int] = {}
+    hugepages: dict[Literal["2Mi", "1Gi"], Annotated[int, Field(ge=0)]] = {}
     iommu: Literal["off", "passthrough", "on"] | None = None
 
 
 class Reserved(Model):
     """What is kept from pods. Bytes; `cpus` is a CPU list, else `cpus_per_numa_node` whole cores are taken.
 
-    `reservedMemory` is never asked for: it is computed from these, to the byte (R2).
+    `reservedMemory` is never asked for: it is computed from these, to the byte (R2). `eviction_memory` is bytes,
+    or a text such as `5%` that only memory policy None allows (R3).
     """
 
-    cpus: str | None = None
-    cpus_per_numa_node: int | None = None
-    system_memory: int = 0
-    kube_memory: int = 0
-    eviction_memory: int = 100 * 2**20
+    cpus: CpuList | None = None
+    cpus_per_numa_node: int | None = Field(default=None, ge=1)
+    system_memory: Bytes = 0
+    kube_memory: Bytes = 0
+    eviction_memory: BytesOrPercent = 100 * 2**20
+
+    @property
+    def eviction_bytes(self) -> int:
+        """The hard eviction threshold in bytes; `ValueError` if it is a percentage (never under Static)."""
+        if isinstance(self.eviction_memory, str):
+            raise ValueError(f"eviction at {self.eviction_memory} has no fixed number of bytes (R3)")
+        return self.eviction_memory
 
 
 class NumaPolicy(Model):
@@ -191,33 +250,58 @@ class Taint(Model):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
+def _split_taint(value: object) -> object:
+    """`key=value:Effect` or `key:Effect`, as `kubectl taint` takes it."""
+    if not isinstance(value, str):
+        return value
+    head, colon, effect = value.rpartition(":")
+    if not colon:
+        raise fault("E-SITE-33", f"{value!r} is no taint", wanted="key=value:NoSchedule or key:NoSchedule")
+    key, _, text = head.partition("=")
+    return {"key": key, "value": text, "effect": effect}
+
+
 class Pool(Model):
     """A product tier: servers that are alike, and what they are for."""
 
     platform: str
     stage: Literal["lab", "canary", "production"] = "production"
     labels: dict[str, str] = {}
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[Annotated[Taint, BeforeValidator(_split_taint)], ...] = ()
     hardware: Hardware
     driver: Literal["operator", "host"] = "operator"
     numa: NumaPolicy = NumaPolicy()
 
 
 class Rack(Model):
-    """+ power: watts; + position: free text such as `row 3, slot 7`."""
+    """+ power: watts that the rack may draw; + position: free text such as `row 3, slot 7`."""
 
-    power: int | None = None
+    power: int | None = Field(default=None, ge=1)
     cooling: Literal["air", "liquid"] | None = None
     position: str | None = None
 
 
 # ---------------------------------------------------------------------------------------- one host
+class HostEntry(Model):
+    """One entry of `hosts` as written: a host, or a range of hosts such as `gpu-r07-[01:08]`.
+
+    + address: an address, or a pair (dual stack) as a list or with a comma; a range is as long as the name's
+    """
+
+    name: str
+    address: AddressTexts
+    role: Role = "gpu"
+    pool: str | None = None
+    rack: str | None = None
+    position: str | None = None
+
+
 class Host(Model):
     """One host after ranges were unfolded. `addresses`: one, or one per family (dual stack); the first is
     where ssh goes and the first node IP."""
 
     name: str
-    addresses: tuple[Address, ...]
+    addresses: tuple[HostAddress, ...]
     role: Role
     pool: str | None = None
     rack: str | None = None
@@ -229,7 +313,11 @@ class Host(Model):
 
 
 class Site(Model):
-    """The whole document, validated, with ranges unfolded."""
+    """The whole document, validated, with ranges unfolded.
+
+    + file: absolute path of the document; every path in the site is absolute too
+    + notes: what a person should know and that is no error, such as a lower-cased host name
+    """
 
     name: str
     file: str
@@ -241,6 +329,7 @@ class Site(Model):
     pools: dict[str, Pool] = {}
     racks: dict[str, Rack] = {}
     hosts: tuple[Host, ...]
+    notes: tuple[str, ...] = ()
 
     def node(self, name: str) -> Node:
         """The view of host `name`; `KeyError` if the document has no such host."""
