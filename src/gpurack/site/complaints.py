@@ -49,7 +49,7 @@ def validate(annotation: Any, data: Data, path: Path_, document: Document) -> An
         return TypeAdapter(annotation).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         told = (_problem(detail, annotation, path, document) for detail in error.errors(include_url=False))
-        document.problems += [problem for problem in dict.fromkeys(told)]
+        document.problems += list(dict.fromkeys(told))
         return None
 
 
@@ -148,7 +148,7 @@ def _not_allowed(expected: str, value: object, path: Path_, document: Document) 
 
 
 def _known(base: Path_, location: tuple[int | str, ...], document: Document, *, keep_last: bool) -> Path_:
-    """The path of what the document holds; pydantic also names union branches and `[key]`, which it does not."""
+    """The path as the document has it; pydantic also names union branches and `[key]`."""
     path = base
     for index, part in enumerate(location):
         below = (*path, part)

@@ -6,7 +6,6 @@ YAML 1.1 would also turn into something else (`off`, `0755`, `12:30`, dates) sta
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -239,8 +238,3 @@ class _Builder:
     def problem(self, code: str, what: str, node: yaml.Node, path: Path_) -> Problem:
         where = Where(file=self.document.file, line=node.start_mark.line + 1, field=dotted(path) or None)
         return Problem(code=code, what=what, where=where)
-
-
-def is_below(path: str | os.PathLike[str], folder: str) -> bool:
-    """Whether `path` lies in `folder` or below it, by its text."""
-    return os.path.commonpath([os.path.abspath(path), folder]) == folder

@@ -79,11 +79,11 @@ def parse_network(value: object) -> Network:
         return value
     text = _text(value, "a network such as 10.244.0.0/16")
     try:
-        if "/" not in text:
-            raise ValueError
-        loose = ip_network(text, strict=False)
+        loose = ip_network(text, strict=False) if "/" in text else None
     except ValueError:
-        raise fault("E-SITE-20", f"{text!r} is no network", wanted="such as 10.244.0.0/16") from None
+        loose = None
+    if loose is None:
+        raise fault("E-SITE-20", f"{text!r} is no network", wanted="such as 10.244.0.0/16")
     try:
         return ip_network(text)
     except ValueError:

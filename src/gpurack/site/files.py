@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpurack.errors import BadInput, Problem
-from gpurack.site.document import Document, Path_, is_below, shown
+from gpurack.site.document import Document, Path_, shown
 from gpurack.site.models import AptSource, Cluster, Manifest, ManifestCni, Model, Sources, Ssh
 from gpurack.site.secrets import is_reference, read_reference
 
-# The lab makes these files itself, so a missing one has another cause, and another cure, than a typing mistake.
+# The lab makes these files itself: a missing one has another cause, and another cure, than a typing mistake.
 LAB_STATE = "/var/lib/gpurack/lab"
 _M = TypeVar("_M", bound=Model)
 
@@ -133,7 +133,7 @@ class Files:
             return None
 
     def lab_file_is_missing(self, full: str, path: Path_) -> bool:
-        if not is_below(full, LAB_STATE) or Path(full).exists():
+        if not Path(full).is_relative_to(LAB_STATE) or Path(full).exists():
             return False
         if not self.lab_is_missing:
             self.lab_is_missing = True

@@ -40,8 +40,8 @@ _kept: dict[tuple[Path, bool], _Kept] = {}
 def load(path: str | Path, *, files: bool = True) -> Site:
     """The site in the document at `path`; its shim (`inventories/prod`) names the same document.
 
-    + files: whether key files and the like that the document names must exist and fit. Only the lab, which makes
-      those files, passes False; a fingerprint given by reference then stays a reference.
+    + files: whether the files that the document names (keys, certificates ...) must exist and fit. The lab
+      makes those files, so it passes False; paths and references then stay as they were written
 
     `BadInput` with every problem of the document. Remembered until one of the files it was read from changes.
     """

@@ -214,8 +214,8 @@ class Hardware(Model):
 class Reserved(Model):
     """What is kept from pods. Bytes; `cpus` is a CPU list, else `cpus_per_numa_node` whole cores are taken.
 
-    `reservedMemory` is never asked for: it is computed from these, to the byte (R2). `eviction_memory` is bytes,
-    or a text such as `5%` that only memory policy None allows (R3).
+    `reservedMemory` is never asked for: it is computed from these, to the byte (R2). `eviction_memory` is
+    bytes, or a text such as `5%` that only memory policy None allows (R3).
     """
 
     cpus: CpuList | None = None
@@ -228,7 +228,7 @@ class Reserved(Model):
     def eviction_bytes(self) -> int:
         """The hard eviction threshold in bytes; `ValueError` if it is a percentage (never under Static)."""
         if isinstance(self.eviction_memory, str):
-            raise ValueError(f"eviction at {self.eviction_memory} has no fixed number of bytes (R3)")
+            raise ValueError(f"eviction at {self.eviction_memory} has no fixed number of bytes")  # noqa: TRY004
         return self.eviction_memory
 
 

@@ -49,7 +49,7 @@ def proposed_name(name: str) -> str | None:
 
 
 def is_group_name(name: str) -> bool:
-    """Whether `name` can name a pool or a rack: a DNS label, so that it can be a label value and a group too."""
+    """Whether `name` can name a pool or a rack: a DNS label, so that it can be a label's value too."""
     return len(name) <= LONGEST_LABEL and _DNS_LABEL.fullmatch(name) is not None
 
 

@@ -45,7 +45,7 @@ def parse_seconds(text: str) -> int:
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """CPU ids of a kernel list such as `0-3,32-35`, in order; `ValueError` when empty, reversed or repeated."""
+    """CPU ids of a kernel list such as `0-3,32-35`, in order; `ValueError` if empty, reversed or repeated."""
     cpus: list[int] = []
     for item in text.split(","):
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item, re.ASCII)

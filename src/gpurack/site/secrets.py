@@ -47,7 +47,7 @@ def read_reference(reference: str, *, secret: bool = True) -> str:
 
     + secret: whether a file that others may read is refused; public values (a fingerprint) set it to False
 
-    `BadInput` when it can't be read. Its text names the reference, never the value or the output of a command.
+    `BadInput` when it can't be read. Its text names the reference, never the value or a command's output.
     """
     kind, _, name = reference.partition(":")
     name = name.strip()

@@ -1,7 +1,7 @@
 """Where packages come from when the document does not say: the vendors, with their published keys.
 
-A key is fetched from the vendor and used only if its fingerprint is the one below. Both fingerprints are those
-that the vendors' installation pages lead to; they are compared, never replaced by what a download says.
+A key is fetched from the vendor and used only if its fingerprint is the one below. Both are those that the
+vendors' installation pages lead to; they are compared, never replaced by what a download says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DOCKER_KEY = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
 
 
 def sources(kubernetes: Data) -> dict[str, Data]:
-    """`sources.kubernetes` and `sources.containerd` for the Kubernetes version `kubernetes`, as a person writes them.
+    """`sources.kubernetes` and `sources.containerd` as a person would write them for Kubernetes `kubernetes`.
 
     pkgs.k8s.io has one repository per minor. Docker's repository is that of Ubuntu 24.04.
     """

@@ -80,6 +80,7 @@ def _membership(index: int, host: Host, draft: Draft) -> None:
 def _twice(
     draft: Draft, field: str, code: str, values: Iterable[tuple[str | None, str]], rule: str | None
 ) -> None:
+    names = [host.name for host in draft.hosts]
     first: dict[str, int] = {}
     for index, (value, _) in enumerate(values):
         if value is None:
@@ -90,7 +91,7 @@ def _twice(
                 code,
                 f"two hosts have the {field} {value!r}",
                 (*draft.entry(index), field),
-                found=f"{draft.hosts[first[value]].name} ({before.file}:{before.line}) and {draft.hosts[index].name}",
+                found=f"{names[first[value]]} ({before.file}:{before.line}) and {names[index]}",
                 rule=rule,
             )
         first.setdefault(value, index)
@@ -115,7 +116,7 @@ def _duplicate_addresses(draft: Draft) -> None:
 
 
 def _groups(draft: Draft) -> None:
-    """`--limit` takes hosts, pools, racks and the site's name from one set, so a word may mean one thing only."""
+    """`--limit` takes hosts, pools, racks and the document alike, so a word may mean one thing only."""
     hosts = {host.name for host in draft.hosts}
     meanings = (("pool", draft.pools), ("rack", draft.racks))
     for kind, names in meanings:
@@ -144,5 +145,5 @@ def _control_plane(draft: Draft) -> None:
             "E-SITE-74",
             "no host has the role control-plane",
             ("hosts",),
-            next="give one host role: control-plane, or name the kubeconfig of an existing cluster in cluster.kubeconfig",
+            next="give one host role: control-plane, or name the kubeconfig of an existing cluster",
         )

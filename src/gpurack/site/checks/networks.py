@@ -32,7 +32,10 @@ def check(draft: Draft) -> None:
 
 
 def split_endpoint(endpoint: str) -> tuple[str, int]:
-    """Host (without brackets) and port of `name:port`, `10.0.0.1:6443`, `[2001:db8::1]:6443`; `ValueError` if neither."""
+    """Host (without brackets) and port of `name:port`, `10.0.0.1:6443` or `[2001:db8::1]:6443`.
+
+    `ValueError` for anything else.
+    """
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s/]+)):(\d{1,5})", endpoint, re.ASCII)
     if match is None or not 1 <= int(match[3]) <= 65535:
         raise ValueError(endpoint)
@@ -72,7 +75,7 @@ def _endpoint(cluster: Cluster, draft: Draft) -> None:
             f"{len(planes)} control planes, but the endpoint is one of them, {draft.hosts[owner[0]].name}",
             path,
             wanted="a name or virtual address that moves to a living control plane",
-            rule="the endpoint stands in the certificate and in every kubelet.conf; it can't be changed later",
+            rule="the endpoint stands in the certificate and in every kubelet.conf; it is for good",
         )
 
 
@@ -82,7 +85,7 @@ def _proposed_endpoint(endpoint: str) -> str | None:
         return "leave out the scheme and the path"
     bare = endpoint.strip("[]")
     head, _, port = bare.rpartition(":")
-    # Of two readings the one with a port is likelier: someone who writes an endpoint means to end it with one.
+    # Of two readings the one with a port is likelier: who writes an endpoint means to end it with one.
     for text, number in ((head, port), (bare, "6443")):
         try:
             if ip_address(text).version == 6 and number.isdecimal() and int(number) > 1023:
@@ -145,10 +148,11 @@ def _overlaps(cluster: Cluster, draft: Draft) -> None:
 def _room(cluster: Cluster, draft: Draft) -> None:
     for index, network in enumerate(cluster.pod_cidrs):
         bits = _NODE_BITS[network.version] - network.prefixlen
-        if bits < 0 or len(draft.hosts) > 2**bits:
+        room = 2**bits if bits >= 0 else 0
+        if len(draft.hosts) > room or not room:
             draft.add(
                 "E-SITE-27",
-                f"{network} has room for {2**bits if bits >= 0 else 0} nodes; the document has {len(draft.hosts)}",
+                f"{network} has room for {room} nodes; the document has {len(draft.hosts)}",
                 ("cluster", "pod_cidrs", index),
                 rule=f"each node gets a /{_NODE_BITS[network.version]} of it",
             )
@@ -178,7 +182,7 @@ def _hosts(cluster: Cluster, draft: Draft) -> None:
         if len(set(found)) != len(found) or set(found) != wanted:
             draft.add(
                 "E-SITE-18",
-                f"addresses of families {_said(found)}, but the cluster's networks are {_said(sorted(wanted))}",
+                f"the host has {_said(found)}, but the cluster's networks are {_said(sorted(wanted))}",
                 (*draft.entry(index), "address"),
                 host=host.name,
                 wanted="one IPv4 and one IPv6 address"

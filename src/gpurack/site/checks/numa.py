@@ -1,4 +1,4 @@
-"""kubelet's resource managers: what a pool asks for must be something that kubelet of this version starts with.
+"""kubelet's resource managers: a pool may only ask for what kubelet of this version starts with.
 
 Rules R1 to R5 and R12 to R14; what depends on the host (CPUs that exist, memory per node) is judged there.
 """
@@ -129,7 +129,7 @@ def _memory(numa: NumaPolicy, path: Path_, draft: Draft) -> None:
             f"eviction at {reserved.eviction_memory} with memory policy Static",
             (*path, "reserved", "eviction_memory"),
             wanted="bytes, such as 100Mi",
-            rule="R3: the percentage is one of MemTotal, which changes between boots, and the sum must be exact (R2)",
+            rule="R3: it is a part of MemTotal, which changes between boots, and the sum must be exact (R2)",
         )
     elif reserved.system_memory + reserved.kube_memory + reserved.eviction_memory == 0:
         draft.add(

@@ -1,4 +1,4 @@
-"""Versions that can't belong together by their spelling alone. What was tested together is the matrix's subject."""
+"""Versions that can't belong together by their spelling. What was tested together is the matrix's subject."""
 
 from __future__ import annotations
 
