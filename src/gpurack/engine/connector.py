@@ -75,7 +75,8 @@ class GpurackConnector(SSHConnector):
             for problem in error.problems:
                 whole = problem if problem.host else problem.on(self.host.name)
                 current().fail(Failed(host=self.host.name, operation="connect", problem=whole))
-            raise ConnectError(f"{error.problems[0].code}  {error.problems[0].what}") from error
+            first = error.problems[0]
+            raise ConnectError(f"{first.code}  {first.what}: {first.found}") from error
 
     def _connect_now(self) -> None:
         node = node_of(self.host)

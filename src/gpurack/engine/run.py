@@ -180,13 +180,14 @@ def state_dir(site: Site | None = None) -> Path:
     """The folder of `site` (of this run's site by default) on the controller, made with mode 0700.
 
     `<repository>/.gpurack/<site name>`: the repository is the nearest folder above the document that holds
-    `.git` or `pyproject.toml`; without one, the folder of the document.
+    `.git` or `pyproject.toml`; without one, the folder of the document (that of `inventories`, if it is in one).
     """
     site = site or current().site or this_node().site
     document = Path(site.file).resolve()
     marks = (".git", "pyproject.toml")
     above = (folder for folder in document.parents if any((folder / mark).exists() for mark in marks))
-    root = next(above, document.parent) / ".gpurack"
+    near = document.parent.parent if document.parent.name == "inventories" else document.parent
+    root = next(above, near) / ".gpurack"
     folder = root / site.name
     try:
         for each in (root, folder):

@@ -48,7 +48,7 @@ def open_connection(site: Site, name: str, address: str) -> SSHClient:
     jump = site.ssh.jump
     through = None
     if jump:
-        entry = _jump(site)
+        entry = open_jump(site)
         try:
             transport = entry.get_transport()
             if transport is None:
@@ -76,7 +76,8 @@ def close_jumps() -> None:
         _jumps.clear()
 
 
-def _jump(site: Site) -> SSHClient:
+def open_jump(site: Site) -> SSHClient:
+    """The one connection to the jump host that all hosts share; strict about its key as well."""
     jump = site.ssh.jump
     if jump is None:
         raise ValueError("this site has no jump host")

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from gpurack.report.events import Changed, Event, Failed, Noted, Owed, RunBegan, Waiting
 
+CONNECTING = "connect"  # pyinfra says itself that a host did not connect
+
 
 def line(event: Event) -> str | None:
     """What to show at once for `event`; None when it can wait for the last screen."""
@@ -18,7 +20,7 @@ def line(event: Event) -> str | None:
             return f"note: {event.text}"
         case Waiting():
             return f"waiting for {event.reason} ({event.seconds} of {event.deadline} s)"
-        case Failed():
+        case Failed() if event.operation != CONNECTING:
             return f"{event.problem.code}  {event.problem.what}" + (
                 f": {event.problem.found}" if event.problem.found else ""
             )
