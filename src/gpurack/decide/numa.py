@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from gpurack.defaults import NUMA_MEMORY_MARGIN
 from gpurack.errors import Problem, Where
 from gpurack.site.models import NumaPolicy, Reserved
-from gpurack.site.quantity import format_bytes
 
 CpuSet = frozenset[int]
 
@@ -22,7 +21,7 @@ CpuSet = frozenset[int]
 def parse_cpus(text: str) -> CpuSet:
     """CPU ids of a kernel list: singles, ranges, both, spaces, a trailing newline (O-10).
 
-    A blank list is the empty set, never CPU 0 (O-08). `ValueError` for anything else, reversed ranges included.
+    A blank list is the empty set, never CPU 0 (O-08). `ValueError` for anything else, a reversed range too.
     """
     cpus: set[int] = set()
     for item in re.split(r"[,\s]+", text.strip()):
@@ -121,15 +120,18 @@ class Reservation:
 
 
 def total_memory(reserved: Reserved) -> int:
-    """What kubelet expects `reservedMemory` to add up to: kube + system + hard eviction (R2)."""
-    return reserved.kube_memory + reserved.system_memory + reserved.eviction_memory
+    """What kubelet expects `reservedMemory` to add up to: kube + system + hard eviction (R2).
+
+    `ValueError` when the eviction threshold is a percentage, which ties the sum to MemTotal (R3).
+    """
+    return reserved.kube_memory + reserved.system_memory + reserved.eviction_bytes
 
 
 def split(total: int, nodes: Iterable[NumaNode]) -> dict[int, int]:
     """`total` bytes over `nodes`: equal shares of whole MiB, the remainder on the lowest node.
 
     Shares do not depend on the nodes' sizes: a total that moves by some pages at every boot (R9) must not
-    move the reservation, or every reboot would be a configuration change. Nodes whose share is zero are absent.
+    move the reservation, or every reboot would change the configuration. Nodes with a zero share are absent.
     """
     ids = sorted(node.id for node in nodes)
     if not ids or total <= 0:
@@ -156,9 +158,7 @@ def _at(where: Where, name: str) -> Where:
     return Where(where.file, where.line, f"{where.field}.{name}" if where.field else name)
 
 
-def _reserve_cpus(
-    policy: NumaPolicy, topology: Topology, where: Where
-) -> tuple[CpuSet, tuple[Problem, ...]]:
+def _reserve_cpus(policy: NumaPolicy, topology: Topology, where: Where) -> tuple[CpuSet, tuple[Problem, ...]]:
     reserved = policy.reserved
     if reserved.cpus is not None:
         at = _at(where, "reserved.cpus")
@@ -226,19 +226,20 @@ def _judge_cpus(policy: NumaPolicy, cpus: CpuSet, topology: Topology, at: Where)
 def _reserve_memory(
     reserved: Reserved, topology: Topology, where: Where
 ) -> tuple[dict[int, int], tuple[Problem, ...]]:
-    total = total_memory(reserved)
-    at = _at(where, "reserved")
-    if reserved.eviction_memory <= 0:
+    eviction = reserved.eviction_memory
+    if isinstance(eviction, str) or eviction <= 0:
         return {}, (
             Problem(
                 code="E-NUMA-08",
-                what="memory policy Static without a hard eviction threshold",
+                what="memory policy Static needs a hard eviction threshold in bytes",
                 where=_at(where, "reserved.eviction_memory"),
-                found=format_bytes(reserved.eviction_memory),
-                rule="R2, R3: the threshold is part of reservedMemory, and kubelet refuses one that is not positive",
+                found=str(eviction),
+                rule="R2, R3: the threshold is part of reservedMemory, which is compared in bytes",
                 next="set reserved.eviction_memory, 100Mi or more",
             ),
         )
+    total = total_memory(reserved)
+    at = _at(where, "reserved")
     nodes = topology.serving
     if not nodes:
         return {}, (

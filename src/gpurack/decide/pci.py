@@ -101,7 +101,7 @@ class Room:
 
 
 def normal_address(text: str) -> str:
-    """`dddd:bb:dd.f` from any spelling in use: `0000:C1:00.0`, `00000000:c1:00.0`, `GPU0000:20:00.0`, `02:00.0`.
+    """`dddd:bb:dd.f` from any spelling: `0000:C1:00.0`, `00000000:c1:00.0`, `GPU0000:20:00.0`, `02:00.0`.
 
     `ValueError` when it is no PCI address.
     """

@@ -7,7 +7,8 @@ import re
 from gpurack.decide.numa import CpuSet, NumaNode, Topology, parse_cpus
 from gpurack.facts.probe import Probe
 
-# Only shell built-ins in the loops: a 256-thread server answers in milliseconds. `grep` once per NUMA node.
+# Few forks: a 256-thread server answers in milliseconds. Lists of siblings go through grep: they are binary
+# attributes since Linux 5.15, and dash's `read`, which takes one byte at a time, gets nothing from those.
 # The CPUs of a node are its cpuN links, which is what kubelet counts; some kernels leave `cpulist` blank.
 _SCRIPT = r"""
 cd /sys/devices/system || exit 1
@@ -15,11 +16,8 @@ for name in online present; do
   value=; IFS= read -r value < cpu/$name || :
   printf '%s\t%s\n' "$name" "$value"
 done
-for dir in cpu/cpu[0-9]*; do
-  value=
-  [ -r "$dir/topology/thread_siblings_list" ] && IFS= read -r value < "$dir/topology/thread_siblings_list"
-  [ -n "$value" ] && printf 'core\t%s\t%s\n' "${dir#cpu/cpu}" "$value"
-done
+grep -s -H '' cpu/cpu[0-9]*/topology/thread_siblings_list |
+  sed -n 's|^cpu/cpu\([0-9]*\)/[^:]*:\(.*\)|core\t\1\t\2|p'
 for dir in node/node[0-9]*; do
   [ -d "$dir" ] || continue
   id=${dir#node/node}; cpus=

@@ -7,7 +7,7 @@ from pyinfra.api.command import StringCommand
 from gpurack.decide.pci import Function, Iommu, Machine, Room, normal_address
 from gpurack.facts.probe import Probe, in_c_locale
 
-# Reads with shell built-ins only: an eight-GPU server has hundreds of functions, a fork for each would be seconds.
+# Shell built-ins only in the loops: an eight-GPU server has hundreds of functions, a fork for each is slow.
 _SCRIPT = r"""
 one() { value=; [ -r "$1" ] && IFS= read -r value < "$1"; [ -n "$value" ]; }
 group_type=
@@ -142,7 +142,7 @@ class DiskRoom(Probe[tuple[Room, ...]]):
     def command(self, paths: tuple[str, ...]) -> StringCommand:  # type: ignore[override]
         script = (
             'for path in "$@"; do at=$path; while [ ! -e "$at" ]; do at=${at%/*}; at=${at:-/}; done; '
-            "printf '%s\\t%s\\n' \"$path\" \"$(df -P -B1 \"$at\" | awk 'NR == 2 { print $2 }')\"; done"
+            'printf \'%s\\t%s\\n\' "$path" "$(df -P -B1 "$at" | awk \'NR == 2 { print $2 }\')"; done'
         )
         return StringCommand("set", "--", *(f"'{path}'" for path in paths), ";", in_c_locale(script))
 

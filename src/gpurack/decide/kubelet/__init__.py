@@ -1,0 +1,1 @@
+"""Thought about kubelet: configuration documents, flags, saved state, alignment, proof."""
