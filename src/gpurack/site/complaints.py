@@ -48,7 +48,14 @@ def validate(annotation: Any, data: Data, path: Path_, document: Document) -> An
         # JSON mode is the strict one that still takes a list for a tuple and text for an address.
         return TypeAdapter(annotation).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        told = (_problem(detail, annotation, path, document) for detail in error.errors(include_url=False))
+        details = error.errors(include_url=False)
+        # An item that failed does not count, so that its list seems too short as well.
+        inside = {detail["loc"][:-1] for detail in details}
+        told = (
+            _problem(detail, annotation, path, document)
+            for detail in details
+            if detail["type"] != "too_short" or detail["loc"] not in inside
+        )
         document.problems += list(dict.fromkeys(told))
         return None
 

@@ -55,16 +55,18 @@ def _name(index: int, host: Host, draft: Draft) -> None:
 def _membership(index: int, host: Host, draft: Draft) -> None:
     path = draft.entry(index)
     for kind, name in (("pool", host.pool), ("rack", host.rack)):
-        known = draft.document.data.get(f"{kind}s")
+        section = f"{kind}s"
+        known = draft.document.data.get(section)
         names = known if isinstance(known, dict) else {}
-        if name is not None and name not in names:
+        misspelt = any(problem.next == f"write {section}" for problem in draft.document.problems)
+        if name is not None and name not in names and not misspelt:
             near = nearest(name, names)
             draft.add(
                 "E-SITE-70",
                 f"there is no {kind} {name!r}",
                 (*path, kind),
                 wanted=None if near or not names else f"one of {', '.join(names)}",
-                next=f"write {near}" if near else f"add it to {kind}s:",
+                next=f"write {near}" if near else f"add it to {section}:",
             )
     if host.role == "gpu" and host.pool is None:
         draft.add("E-SITE-73", f"the GPU host {host.name!r} is in no pool", path, next="add pool:")
