@@ -102,7 +102,9 @@ def merged(version: Version, tables: Iterable[Table]) -> Table:
         for key, value in table.items():
             if key in _LISTS:
                 have = total.setdefault(key, [])
-                have += [item for item in value if item not in have]
+                for item in value:
+                    if item not in have:
+                        have.append(item)
             elif key in _PER_KEY and isinstance(value, dict):
                 total.setdefault(key, {}).update(deepcopy(value))
             elif key == "plugins" and isinstance(value, dict):
