@@ -55,3 +55,7 @@ KUBELET_EVICTION_SIGNALS = {  # kubelet's Linux defaults, written out because na
     "imagefs.available": "15%",
     "imagefs.inodesFree": "5%",
 }
+
+# ---------------------------------------------------------------------------- joining
+NODE_APPEARS = 90.0  # seconds from the end of a join to a Node with a pod CIDR; measured 2, in emulation 15
+NODE_READY = 300.0  # seconds from a laid pod network to Ready; kubelet looks every 10, emulation is ten times slower

@@ -1,0 +1,85 @@
+"""Every source of swap: running, fstab, units, generators, zram services."""
+
+from __future__ import annotations
+
+from gpurack.decide.swap import Active, Swap, SwapUnit
+from gpurack.facts.pairs import Pairs
+from gpurack.facts.probe import Probe
+
+# Lines of files are carried behind a mark, so that no content can look like an answer. `list-units` knows
+# what generators made (GPT, zram-generator), `list-unit-files` what is enabled and not loaded. The services
+# are zram-tools', Ubuntu's zram-config, and dphys-swapfile: they call swapon themselves.
+_SCRIPT = r"""
+sed 's/^/swaps=/' /proc/swaps
+if test -f /etc/fstab; then
+  echo fstab=yes
+  sed 's/^/line=/' /etc/fstab
+  if test -n "$(tail -c 1 /etc/fstab)"; then echo ending=no; else echo ending=yes; fi
+else echo fstab=no; fi
+printf 'available=%s\n' "$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)"
+printf 'container=%s\n' "$(systemd-detect-virt --container)"
+{ systemctl list-units --type swap --all --plain --no-legend
+  systemctl list-unit-files --type swap --plain --no-legend
+  printf '%s\n' zramswap.service zram-config.service dphys-swapfile.service
+} | sed 's/^[^[:alnum:]-]*//; s/ .*//' | sort -u | while read -r unit; do
+  systemctl show -p Id,LoadState,ActiveState,UnitFileState,SourcePath -- "$unit" | sed 's/^/unit=/'
+  echo unit=
+done
+"""
+
+
+class SwapSources(Probe[Swap]):
+    """What swaps now, and what would at the next boot."""
+
+    script = _SCRIPT
+
+    def parse(self, text: str) -> Swap:
+        return parse(text)
+
+
+def parse(text: str) -> Swap:
+    """Parse the answer of `SwapSources`; `ValueError` when anything is missing."""
+    pairs = Pairs(text)
+    header, *lines = pairs.all("swaps")
+    if not header.startswith("Filename"):
+        raise ValueError(f"/proc/swaps begins with {header!r}")
+    return Swap(
+        active=tuple(_active(line) for line in lines),
+        fstab=_fstab(pairs),
+        units=_units(pairs.all("unit")),
+        available=int(pairs.some("available")) * 1024,
+        container=pairs.one("container") not in ("", "none"),
+    )
+
+
+def _active(line: str) -> Active:
+    path, _, size, used, _ = line.rsplit(maxsplit=4)
+    return Active(path=path.replace("\\040", " "), size=int(size) * 1024, used=int(used) * 1024)
+
+
+def _fstab(pairs: Pairs) -> str | None:
+    if not pairs.flag("fstab"):
+        return None
+    text = "\n".join(pairs.all("line"))
+    return text + "\n" if text and pairs.flag("ending") else text
+
+
+def _units(lines: tuple[str, ...]) -> tuple[SwapUnit, ...]:
+    units: dict[str, SwapUnit] = {}
+    block: dict[str, str] = {}
+    for line in lines:
+        if line:
+            key, _, value = line.partition("=")
+            block[key] = value
+            continue
+        unit = SwapUnit(
+            name=block["Id"],
+            load=block["LoadState"],
+            active=block["ActiveState"],
+            file=block.get("UnitFileState", ""),
+            source=block.get("SourcePath", ""),
+        )
+        if unit.load != "not-found" or unit.active == "active":
+            units[unit.name] = unit
+        block = {}
+    return tuple(units.values())
