@@ -164,15 +164,15 @@ def _inside(place: Place, pid: int) -> bool:
 
 
 def _listening(pid: int) -> set[int]:
-    """TCP ports that somebody listens on in the process's network namespace."""
-    ports = set()
-    for table in ("tcp", "tcp6"):
-        try:
-            rows = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
-            local, state = row.split()[1], row.split()[3]
-            if state == "0A":
-                ports.add(int(local.rpartition(":")[2], 16))
-    return ports
+    """TCP ports that this very process listens on: another's socket on the same port does not count."""
+    try:
+        links = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+        rows = [
+            row.split()
+            for table in ("tcp", "tcp6")
+            for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+        ]
+    except OSError:  # it ended meanwhile
+        return set()
+    own = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")}
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in own}

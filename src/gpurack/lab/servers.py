@@ -15,7 +15,7 @@ import sys
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Network, ip_address
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 PATIENCE = 30.0  # seconds that a peer may stay silent
 CHUNK = 1 << 16
@@ -42,7 +42,8 @@ class Files(SimpleHTTPRequestHandler):
     timeout = PATIENCE
 
     def send_head(self):  # type: ignore[no-untyped-def]  # typeshed: BytesIO | BinaryIO | None
-        if any(part.startswith(".") for part in urlsplit(self.path).path.split("/") if part):
+        path = unquote(urlsplit(self.path).path)
+        if any(part.startswith(".") for part in path.split("/")):
             self.send_error(404, "File not found")
             return None
         return super().send_head()
