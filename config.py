@@ -7,4 +7,4 @@ import click
 _inventory = click.get_current_context().params["inventory"]
 if _inventory.endswith((".yaml", ".yml")):
     _shim = _inventory.rsplit(".", 1)[0]
-    raise SystemExit(f"{_inventory} is a site document; pyinfra takes the file beside it: pyinfra {_shim} ...")
+    raise SystemExit(f"{_inventory} is a site document; pyinfra wants its shim: pyinfra {_shim} ...")

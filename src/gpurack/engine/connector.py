@@ -43,7 +43,7 @@ class GpurackConnector(SSHConnector):
     """ssh as `SSHConnector` has it, with our own connection, commands, escalation and limits."""
 
     handles_execution = True
-    client: SSHClient | None
+    client: SSHClient | None  # type: ignore[assignment]
 
     def __init__(self, state: State, host: Host) -> None:
         super().__init__(state, host)
@@ -54,7 +54,7 @@ class GpurackConnector(SSHConnector):
 
     @staticmethod
     def make_names_data(name: str) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
-        """Every host of the document `name` with its data and groups; `SystemExit` with all problems of it."""
+        """Every host of the document `name` with data and groups; `SystemExit` with all its problems."""
         redaction.install()
         try:
             site = sites.load(Path(name))
@@ -103,7 +103,7 @@ class GpurackConnector(SSHConnector):
 
     def disconnect(self) -> None:
         """Close the connection; whatever still runs for us on the host ends with it."""
-        self.get_file_transfer_connection.cache.clear()  # type: ignore[attr-defined]
+        self.get_file_transfer_connection.cache.clear()
         self._forget_connection()
 
     def _forget_connection(self) -> None:
@@ -129,7 +129,7 @@ class GpurackConnector(SSHConnector):
         """Carry out one order of a decision, with signs of life."""
         verbose = self.state.print_output
 
-        def heard(error: bool, line: str) -> None:
+        def heard(error: bool, line: str) -> None:  # noqa: ARG001
             if line.startswith(f"{TICK} "):
                 seconds, _, rest = line.removeprefix(f"{TICK} ").partition(" ")
                 reason = f"{given.phrase}: {rest}" if rest else given.phrase
@@ -184,7 +184,7 @@ class GpurackConnector(SSHConnector):
             raise Lost(_died(ended[0])) from ended[0]
         return ended[0]
 
-    def run_shell_command(  # type: ignore[override]
+    def run_shell_command(
         self,
         command: StringCommand | str,
         print_output: bool = False,

@@ -19,7 +19,7 @@ _shown: set[tuple[str, str, int]] = set()
 
 
 def show_differences(host: Host, steps: Sequence[Step]) -> None:
-    """Log a unified diff of every `Write` in `steps` when the run was started with `--diff`; each once per run."""
+    """With `--diff`: log a unified diff of every `Write` in `steps`, each once per run."""
     if not host.state.config.DIFF:
         return
     for step in steps:

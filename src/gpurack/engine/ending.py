@@ -58,7 +58,7 @@ class Ending(BaseStateCallback):
         state: State,
         host: Host,
         op_hash: str,
-        retry_count: int = 0,
+        retry_count: int = 0,  # noqa: ARG002
         max_retries: int = 0,  # noqa: ARG002
     ) -> None:
         """A stock operation failed: nobody has said why, so at least that is said."""
@@ -92,7 +92,7 @@ class Ending(BaseStateCallback):
             logger.info(f"{known.print_prefix if known else ''}{text}")
 
     def finish(self) -> int:
-        """Wind down, write the report, show the last screen; the exit code. Only the first call does anything."""
+        """Wind down, write the report, show the last screen; the exit code. Only the first call acts."""
         if self.ended:
             return 0
         self.ended = True

@@ -85,7 +85,7 @@ def _with_password(transport: Transport, site: Site, name: str, look: Look, refe
             f"sudo on {name} refuses the password of user {site.ssh.user}",
             name,
             look,
-            f"correct what `ssh.sudo.password` in {site.file} refers to, or the user's rights in /etc/sudoers",
+            f"correct what `ssh.sudo.password` in {site.file} refers to, or the rights in /etc/sudoers",
         )
     )
 

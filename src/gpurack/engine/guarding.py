@@ -30,7 +30,7 @@ _STALE_LIMIT = 3  # times that an operation is thought through again because ano
 
 
 def guarded(function: Callable[P, Iterator[PyinfraCommand]]) -> Callable[P, Iterator[PyinfraCommand]]:
-    """Under `@operation()`: an exception fails this host with its problems on the last screen, never the others.
+    """Under `@operation()`: an exception fails this host only, with its problems on the last screen.
 
     pyinfra would end the whole run for an exception, or carry on with the default of a failed fact.
     """
@@ -51,7 +51,7 @@ def guarded(function: Callable[P, Iterator[PyinfraCommand]]) -> Callable[P, Iter
             except GpurackError as error:
                 yield from _give_up(host, error.problems)
                 return
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - that is its purpose
                 yield from _give_up(host, (_internal(error),))
                 return
             else:
@@ -169,7 +169,7 @@ def explain(step: Step, given: Order, found: Answer | ConnectionLost | TookTooLo
             code="E-STEP-03",
             what=f"the connection was lost during: {given.phrase}",
             found=str(found),
-            next="look whether the host is up, then run the same command again: it goes on from what it finds",
+            next="look whether the host is up, then run the same command again: it goes on from there",
         )
     if isinstance(found, TookTooLong):
         said = "; ".join(found.answer.tail)
@@ -216,7 +216,7 @@ def _give_up(host: Host, problems: tuple[Problem, ...]) -> Iterator[PyinfraComma
     if executing():
         yield Refusal()
         return
-    host.state.fail_hosts({host})
+    host.state.fail_hosts({host})  # type: ignore[no-untyped-call]
 
 
 def _record(

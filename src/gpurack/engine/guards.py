@@ -1,7 +1,7 @@
 """What stock pyinfra lets pass in silence or answers with a traceback ends in one clear line and exit 1 here.
 
-Importing the connector is enough: pyinfra loads every connector before it starts a run. Each private name that
-is touched has a contract test in tests/contract.
+Importing the connector is enough: pyinfra loads every connector before it starts a run. Each private name
+that is touched has a contract test in tests/contract.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _adopted: set[int] = set()
 
 
 def adopt(state: State) -> None:
-    """Make `state`, the one that has our hosts, end well: signals, dead hosts, report. Called by each connector."""
+    """Make a run with our hosts end well: signals, dead hosts, report. Every connector calls it."""
     if id(state) in _adopted:
         return
     _adopted.add(id(state))
@@ -87,7 +87,7 @@ def adopt(state: State) -> None:
     if context is None or "inventory" not in context.params:
         return  # embedded by somebody else, who has the process
     # A host that is lost must not end the run for the others, not with --dry either.
-    state.config.FAIL_PERCENT = None  # type: ignore[assignment]
+    state.config.FAIL_PERCENT = None
     state.should_raise_failed_hosts = None
     _let_all_fail(state)
     _show_our_errors()
@@ -96,7 +96,7 @@ def adopt(state: State) -> None:
         from gpurack.engine.ending import Ending
 
         ending = Ending(state, dry=bool(context.params.get("dry")))
-        state.add_callback_handler(ending)
+        state.add_callback_handler(ending)  # type: ignore[no-untyped-call]
         atexit.register(ending.finish)
 
 
@@ -113,12 +113,12 @@ class _Order(list[str]):
 
 
 def _let_all_fail(state: State) -> None:
-    """When the last host fails, results and report still come, instead of "No hosts remaining!" and a file name."""
+    """When the last host fails, results and report still come, not "No hosts remaining!" and a file name."""
     stock_fail, stock_order = state.fail_hosts, state.get_op_order
 
     def fail_hosts(hosts_to_fail: set[Any], activated_count: int | None = None) -> None:
         try:
-            stock_fail(hosts_to_fail, activated_count)
+            stock_fail(hosts_to_fail, activated_count)  # type: ignore[no-untyped-call]
         except PyinfraError:
             if state.active_hosts:
                 raise
@@ -127,7 +127,7 @@ def _let_all_fail(state: State) -> None:
                 raise SystemExit(1) from None
 
     def get_op_order() -> list[str]:
-        order = _Order(stock_order())
+        order = _Order(stock_order())  # type: ignore[no-untyped-call]
         order.state = state
         return order
 

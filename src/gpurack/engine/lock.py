@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OvertakenError(GpurackError):
-    """Another run was at work on this host until now: what we have read is out of date. Nothing was done yet."""
+    """Another run was at work on this host until now: what we read is out of date. Nothing was done yet."""
 
 
 _held: set[str] = set()
@@ -94,7 +94,8 @@ def held(host: str) -> bool:
 
 def _script() -> str:
     holder = f"run {current().id} of {operator()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return f"""set -u; umask 077; mkdir -p -m 0700 {RUNTIME_FOLDER} && exec 9>>{RUNTIME_FOLDER}/lock || exit 71
+    return f"""set -u; umask 077
+mkdir -p -m 0700 {RUNTIME_FOLDER} && exec 9>>{RUNTIME_FOLDER}/lock || exit 71
 now() {{ read -r u _ </proc/uptime; echo "${{u%%.*}}"; }}; began=$(now)
 until flock -n 9; do
   [ $(($(now) - began)) -lt {LOCK_LIMIT} ] || {{ cat {RUNTIME_FOLDER}/holder; exit {NOT_IN_TIME}; }}
@@ -109,14 +110,14 @@ exec sleep infinity"""
 
 
 def look_script() -> str:
-    """What to do on a host before anything is read: wait for left-over transactions, say who changed it last."""
+    """Before anything is read: wait for left-over transactions, say who changed this host last."""
     return f"""now() {{ read -r u _ </proc/uptime; echo "${{u%%.*}}"; }}
 {transactions_script()}
 cat {RUNTIME_FOLDER}/holder 2>/dev/null; exit 0"""
 
 
 def transactions_script() -> str:
-    """Waits until no transient unit of ours is at work; says so on the way. Exits 75 when that takes too long."""
+    """Waits until no transient unit of ours is at work, with signs of life; exits 75 past the limit."""
     return f"""busy() {{ b=; for f in /run/systemd/transient/gpurack-*.service; do [ -e "$f" ] || continue
   n=${{f##*/}}; case "$(systemctl show -p ActiveState --value "$n")" in
     active|activating|deactivating|reloading) b="$b $n";; esac; done; [ -n "$b" ]; }}

@@ -1,4 +1,4 @@
-"""Facts: each is read once until something changes on the host, and all that are due travel in one command."""
+"""Facts: each is read once until something changes on the host; all that are due travel in one command."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def mask_bytes(data: bytes) -> bytes:
 
 
 def _shapes(value: str) -> set[str]:
-    """`value` as it looks inside JSON, a shell word, a Python repr, a URL and base64 at each of its alignments."""
+    """`value` as it looks in JSON, a shell word, a Python repr, a URL, and base64 at each alignment."""
     raw = value.encode()
     shapes = {
         value,

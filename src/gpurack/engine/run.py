@@ -1,4 +1,4 @@
-"""What one run knows: its id, its site, what is live, what is owed, what failed, and who wants to hear of it."""
+"""What one run knows: its id, its site, what is live, what is owed, what failed, and who hears of it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from gpurack.site.models import Node, Site
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
+    from pyinfra.api.state import State
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class Run:
             if key not in self._once:
                 try:
                     self._once[key] = (True, function())
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - raised again for each host
                     self._once[key] = (False, error)
             good, value = self._once[key]
         if not good:
@@ -98,7 +99,7 @@ class Run:
             function = self._at_end.pop()
             try:
                 function()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the others must have their turn
                 self.note("controller", f"cleaning up failed: {type(error).__name__}: {error}")
 
 
@@ -131,19 +132,20 @@ def _node(file: str, name: str) -> Node:
 
 def executing() -> bool:
     """Whether operations are carried out now (False while pyinfra prepares, and always with `--dry`)."""
-    return bool(ctx_state.isset() and ctx_state.get().is_executing)
+    state: State | None = ctx_state.get()  # type: ignore[no-untyped-call]
+    return state is not None and state.is_executing
 
 
 def shared(key: str) -> dict[str, Any]:
     """A dict by host name that lives as long as the run, for judgements across hosts.
 
-    One operation collects; the next one may judge, because in execute pyinfra waits for all hosts between two.
+    One operation collects, the next one judges: in execute pyinfra waits for all hosts between two.
     """
     return current().shared(key)
 
 
 def once(key: str, function: Callable[[], T]) -> T:
-    """The result of `function`, which runs exactly once per run on the controller, whichever host comes first.
+    """The result of `function`, which runs once per run on the controller, whichever host comes first.
 
     An exception is raised again for every host that asks.
     """
@@ -180,7 +182,7 @@ def state_dir(site: Site | None = None) -> Path:
     """The folder of `site` (of this run's site by default) on the controller, made with mode 0700.
 
     `<repository>/.gpurack/<site name>`: the repository is the nearest folder above the document that holds
-    `.git` or `pyproject.toml`; without one, the folder of the document (that of `inventories`, if it is in one).
+    `.git` or `pyproject.toml`; without one, the folder of the document, or above its `inventories`.
     """
     site = site or current().site or this_node().site
     document = Path(site.file).resolve()

@@ -1,4 +1,4 @@
-"""The ssh connection: strict host keys of the site, no `~/.ssh/config`, quick packets, a jump host if there is one.
+"""The ssh connection: the site's host keys, strictly; no `~/.ssh/config`; quick packets; a jump host.
 
 Every failure is a `Problem` that says what to do.
 """
@@ -21,6 +21,7 @@ from paramiko import (
     SSHException,
     Transport,
 )
+from paramiko.pkey import UnknownKeyType
 
 from gpurack.defaults import CONNECT_LIMIT, KEEPALIVE
 from gpurack.engine.run import beside, known_hosts
@@ -50,12 +51,7 @@ def open_connection(site: Site, name: str, address: str) -> SSHClient:
     if jump:
         entry = open_jump(site)
         try:
-            transport = entry.get_transport()
-            if transport is None:
-                raise SSHException("the connection to the jump host is gone")
-            through = transport.open_channel(
-                "direct-tcpip", (address, site.ssh.port), ("127.0.0.1", 0), timeout=CONNECT_LIMIT
-            )
+            through = open_through(entry, address, site.ssh.port)
         except (ChannelException, SSHException, EOFError, OSError) as error:
             raise Lost(
                 Problem(
@@ -66,6 +62,14 @@ def open_connection(site: Site, name: str, address: str) -> SSHClient:
                 )
             ) from error
     return _open(site, name, address, site.ssh.port, site.ssh.user, through)
+
+
+def open_through(jump: SSHClient, address: str, port: int) -> paramiko.Channel:
+    """A stream to `address:port` through the jump host."""
+    transport = jump.get_transport()
+    if transport is None:
+        raise SSHException("the connection to the jump host is gone")
+    return transport.open_channel("direct-tcpip", (address, port), ("127.0.0.1", 0), timeout=CONNECT_LIMIT)
 
 
 def close_jumps() -> None:
@@ -158,7 +162,7 @@ def private_key(site: Site) -> PKey | None:
                 next=f"ssh-add {file}, and leave `ssh.key` out of the site document",
             )
         ) from error
-    except (SSHException, OSError, ValueError, TypeError, paramiko.UnknownKeyType) as error:
+    except (SSHException, OSError, ValueError, TypeError, UnknownKeyType) as error:
         raise Lost(
             Problem(
                 code="E-SSH-08",
@@ -200,7 +204,7 @@ def _explain(
             what=f"the host does not let {user} in",
             found=f"{place}: {_words(error)}",
             wanted=f"key {site.ssh.key}" if site.ssh.key else "a key of the agent or of ~/.ssh",
-            next=f"put the public key into ~{user}/.ssh/authorized_keys on the host, or correct `ssh` in {site.file}",
+            next=f"add the public key to ~{user}/.ssh/authorized_keys there, or correct `ssh` in {site.file}",
         )
     if isinstance(error, TimeoutError):
         what, found = "the host does not answer", f"{place}: nothing for {CONNECT_LIMIT:.0f} s"

@@ -1,4 +1,4 @@
-"""Steps of a decision as scripts for `/bin/sh` on the host. Pure text: what runs can be read and tested here."""
+"""Steps of a decision as scripts for `/bin/sh` on the host. Pure text: what runs can be read here."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _write(step: Write) -> Order:
     if step.keep_mode:
         same = 'chown --reference="$d" -- "$t"; chmod --reference="$d" -- "$t"'
         owner = f'if [ -e "$d" ]; then {same}; else {owner}; fi'
-    check = f'( set +eu; set -- "$t"; eval {shlex.quote(step.validate)} ) >&2' if step.validate else ":"
+    check = f'( trap - PIPE; set +eu; set -- "$t"; eval {shlex.quote(step.validate)} ) >&2' if step.validate else ":"
     script = f"""set -eu; umask 077
 d={shlex.quote(step.path)}; dir=$(dirname -- "$d")
 if [ -d "$d" ]; then echo "$d is a folder" >&2; exit 73; fi
@@ -73,6 +73,7 @@ if [ -d "$d" ]; then echo "$d is a folder" >&2; exit 73; fi
 rm -f -- "$dir"/.gpurack.??????
 t=$(mktemp -- "$dir/.gpurack.XXXXXX")
 trap 'rm -f -- "$t"' EXIT; trap 'exit 143' HUP INT TERM
+trap '' PIPE  # without a reader, the shell's own "Terminated" would end it before it has cleaned up
 cat >"$t"
 echo "{hashlib.sha256(content).hexdigest()}  $t" | sha256sum -c --status - ||
     {{ echo "the content did not arrive whole (disk full?)" >&2; exit 74; }}
@@ -122,7 +123,8 @@ turn=0
 while [ ! -e {result} ]; do
   sleep 0.2; turn=$(((turn + 1) % 10))
   if [ $turn = 0 ]; then case "$(state)" in active|activating|deactivating|reloading) ;; *)
-    [ -e {result} ] || {{ tail -n 20 {log} >&2; echo "{unit}.service was ended before it was done" >&2; exit 77; }}
+    [ -e {result} ] ||
+      {{ tail -n 20 {log} >&2; echo "{unit}.service ended before it was done" >&2; exit 77; }}
   esac; fi
 {_tick(f" $(tail -n 1 {log} | cut -c 1-100)")}done
 r=$(cat {result}); [ "$r" = 0 ] || tail -n 20 {log} >&2

@@ -1,4 +1,4 @@
-"""`gpurack hosts trust`: which host keys the site believes. Fingerprints are shown before anything is believed."""
+"""`gpurack hosts trust`: which host keys the site believes. Fingerprints are shown before one is believed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hashlib
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from paramiko.hostkeys import HostKeyEntry, HostKeys
 from gpurack import site as sites
 from gpurack.defaults import CONNECT_LIMIT
 from gpurack.engine.run import known_hosts
-from gpurack.engine.ssh import close_jumps, open_jump
+from gpurack.engine.ssh import close_jumps, open_jump, open_through
 from gpurack.errors import BadInput, GpurackError, Problem
 from gpurack.site.models import Site
 
@@ -83,6 +83,57 @@ def trust(
     raise typer.Exit(code)
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What makes a key believed.
+
+    + file: the site's known_hosts
+    + listed: fingerprints by host name
+    + first_use: unknown hosts are believed as they are now
+    + replace: hosts whose new key is believed
+    """
+
+    file: Path
+    listed: dict[str, set[str]]
+    first_use: bool
+    replace: tuple[str, ...]
+
+    def judge(self, shown: Shown) -> tuple[int, list[Shown]]:
+        """Say what `shown` shows; the exit code it calls for, and itself when its key is not enrolled yet."""
+        if shown.key is None:
+            typer.echo(f"{shown.name}  no answer: {shown.why}")
+            return 1, []
+        mine = fingerprint(shown.key)
+        old = {fingerprint(key) for key in trusted_keys(self.file, shown.entry)}
+        text = f"{shown.name}  {shown.key.get_name()}  {mine}"
+        if mine in old:
+            typer.echo(f"{text}  trusted")
+            return 0, []
+        new = shown.name in self.replace
+        if self.listed and not new and mine not in self.listed.get(shown.name, set()):
+            typer.echo(f"{text}  NOT in the list; nothing is believed")
+            return 1, []
+        if old and not new:
+            typer.echo(f"{text}  CHANGED, trusted is {', '.join(sorted(old))}")
+            typer.echo(f"    if it was re-imaged: --replace {shown.name}; if not, somebody is in between")
+            return 1, []
+        typer.echo(f"{text}  {'replaces ' + ', '.join(sorted(old)) if old else 'new'}")
+        return 0, [shown]
+
+    def agreed(self, shown: Shown) -> bool:
+        """Whether nobody has to be asked about `shown`."""
+        return self.first_use or shown.name in self.listed or shown.name in self.replace
+
+    def admit_jump(self, shown: Shown) -> bool:
+        """Whether the jump host may be used: it has to be believed before what is behind it."""
+        code, fresh = self.judge(shown)
+        if code or (fresh and not self.agreed(shown) and not _ask(1)):
+            return False
+        if fresh:
+            _append(self.file, fresh)
+        return True
+
+
 def _trust(site: Site, listed: Path | None, first_use: bool, replace: tuple[str, ...]) -> int:
     wrong = [name for name in replace if name not in {host.name for host in site.hosts}]
     if wrong:
@@ -93,64 +144,22 @@ def _trust(site: Site, listed: Path | None, first_use: bool, replace: tuple[str,
                 next="name a host of the document",
             )
         )
-    fingerprints = read_list(listed, site) if listed else {}
-    file = known_hosts(site)
-    code, fresh = 0, []
-    for shown in show_all(site, lambda jump: _decide([jump], file, fingerprints, first_use, replace)):
-        one, keys = _judge(shown, file, fingerprints, first_use, replace)
-        code = one if code == 0 or one == 1 else code
+    rules = Rules(known_hosts(site), read_list(listed, site) if listed else {}, first_use, replace)
+    code = 0
+    fresh: list[Shown] = []
+    for shown in show_all(site, rules.admit_jump):
+        one, keys = rules.judge(shown)
+        code = code or one
         fresh += keys
-    asked = [shown for shown in fresh if not _agreed(shown, fingerprints, first_use, replace)]
+    asked = [shown for shown in fresh if not rules.agreed(shown)]
     if asked and not _ask(len(asked)):
         fresh = [shown for shown in fresh if shown not in asked]
         code = code or 3
         typer.echo("not enrolled: compare the fingerprints, then add --first-use or --list FILE")
     if fresh:
-        enrol(site, fresh)
-        typer.echo(f"{len(fresh)} host keys enrolled in {file}")
+        _append(rules.file, fresh)
+        typer.echo(f"{len(fresh)} host keys enrolled in {rules.file}")
     return code
-
-
-def _decide(
-    shown: list[Shown], file: Path, listed: dict[str, set[str]], first_use: bool, replace: tuple[str, ...]
-) -> bool:
-    """Whether the jump host may be used to go on; it has to be believed before what is behind it."""
-    code, fresh = _judge(shown[0], file, listed, first_use, replace)
-    if code:
-        return False
-    if fresh and not _agreed(fresh[0], listed, first_use, replace) and not _ask(1):
-        return False
-    if fresh:
-        _append(file, fresh)
-    return True
-
-
-def _judge(
-    shown: Shown, file: Path, listed: dict[str, set[str]], first_use: bool, replace: tuple[str, ...]
-) -> tuple[int, list[Shown]]:
-    """Say what `shown` shows; the exit code it calls for, and itself when its key is not enrolled yet."""
-    if shown.key is None:
-        typer.echo(f"{shown.name}  no answer: {shown.why}")
-        return 1, []
-    mine = fingerprint(shown.key)
-    old = {fingerprint(key) for key in trusted_keys(file, shown.entry)}
-    text = f"{shown.name}  {shown.key.get_name()}  {mine}"
-    if mine in old:
-        typer.echo(f"{text}  trusted")
-        return 0, []
-    if listed and shown.name not in replace and mine not in listed.get(shown.name, set()):
-        typer.echo(f"{text}  NOT in the list; nothing is believed")
-        return 1, []
-    if old and shown.name not in replace:
-        typer.echo(f"{text}  CHANGED, trusted is {', '.join(sorted(old))}")
-        typer.echo(f"    if it was re-imaged: --replace {shown.name}; if not, somebody is in between")
-        return 1, []
-    typer.echo(f"{text}  {'replaces ' + ', '.join(sorted(old)) if old else 'new'}")
-    return 0, [shown]
-
-
-def _agreed(shown: Shown, listed: dict[str, set[str]], first_use: bool, replace: tuple[str, ...]) -> bool:
-    return first_use or shown.name in listed or shown.name in replace
 
 
 def _ask(number: int) -> bool:
@@ -158,13 +167,16 @@ def _ask(number: int) -> bool:
 
 
 # ------------------------------------------------------------------------------------ what hosts show
-def show_all(site: Site, jump_is_believed: object = None) -> Iterator[Shown]:
-    """What every host of `site` shows, in the order of the document."""
+def show_all(site: Site, jump_is_believed: Callable[[Shown], bool]) -> Iterator[Shown]:
+    """What every host of `site` shows, in the order of the document.
+
+    + jump_is_believed: asked with what the jump host shows, before anything is sent through it
+    """
     jump = site.ssh.jump
     client = None
     if jump:
         shown = _show(f"jump host {jump.host}", jump.host, jump.port, None)
-        if callable(jump_is_believed) and not jump_is_believed(shown):
+        if not jump_is_believed(shown):
             raise GpurackError(
                 Problem(
                     code="E-SSH-21",
@@ -178,13 +190,8 @@ def show_all(site: Site, jump_is_believed: object = None) -> Iterator[Shown]:
         name, address = host
         channel = None
         if client:
-            transport = client.get_transport()
             try:
-                if transport is None:
-                    return Shown(name, entry_of(address, site.ssh.port), None, "the jump host hung up")
-                channel = transport.open_channel(
-                    "direct-tcpip", (address, site.ssh.port), ("127.0.0.1", 0), timeout=CONNECT_LIMIT
-                )
+                channel = open_through(client, address, site.ssh.port)
             except (SSHException, EOFError, OSError) as error:
                 return Shown(name, entry_of(address, site.ssh.port), None, f"through the jump host: {error}")
         return _show(name, address, site.ssh.port, channel)
@@ -249,7 +256,7 @@ def _append(file: Path, fresh: list[Shown]) -> None:
 
 
 def read_list(file: Path, site: Site) -> dict[str, set[str]]:
-    """Fingerprints by host name, from known_hosts lines or lines `host SHA256:...`. `BadInput` for anything else."""
+    """Fingerprints by host name, from known_hosts lines or `host SHA256:...`. `BadInput` for other lines."""
     names = {entry_of(host.address, site.ssh.port): host.name for host in site.hosts}
     names |= {host.name: host.name for host in site.hosts} | {host.address: host.name for host in site.hosts}
     jump = site.ssh.jump

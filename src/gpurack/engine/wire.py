@@ -1,7 +1,8 @@
 """How a script travels to a host: a constant short command line, everything else on its standard input.
 
-So nothing of it shows in a process list, there is no limit on its length, the user's login shell never sees it,
-and the end of input (time limit, lost connection, `kill -9` of the controller) ends the whole remote process group.
+So nothing of it shows in a process list, there is no limit on its length, the user's login shell never sees
+it, and the end of input (time limit, lost connection, `kill -9` of the controller) ends the whole remote
+process group.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ _MARK = "gpurack"
 # script's own exit code. sudo reads its password line from the same stream only when it asks for one; so the
 # mark says whether that line is still there.
 _RUNNER = (
-    "exec 3<&0 </dev/null; export LC_ALL=C LANGUAGE=C; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; umask 022; cd /; "
+    "exec 3<&0 </dev/null; export LC_ALL=C LANGUAGE=C; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; "
+    "umask 022; cd /; "
     'IFS= read -r m <&3; [ "$m" = {mark} ] || IFS= read -r m <&3; '
     "d=$(head -c {total} <&3); [ ${{#d}} -eq {total} ] || exit {cut}; "
     'printf %s "$d" | base64 -d | setsid sh -c \'s=$(head -c {script}); eval "$s"\' 3<&- & p=$!; d=; '
-    "(trap '' TERM; IFS= read -r m <&3; kill -TERM -$p; sleep {grace}; kill -KILL -$p) >/dev/null 2>&1 & w=$!; "
-    "exec 3<&-; wait $p; r=$?; kill -KILL $w 2>/dev/null; exit $r"
+    "(trap '' TERM; IFS= read -r m <&3; kill -TERM -$p; sleep {grace}; kill -KILL -$p) >/dev/null 2>&1 & "
+    "w=$!; exec 3<&-; wait $p; r=$?; kill -KILL $w 2>/dev/null; exit $r"
 )
 
 

@@ -1,4 +1,4 @@
-"""The run on a terminal: a line as things happen, and the last screen, which is all that a tired person reads."""
+"""The run on a terminal: a line as things happen, and the last screen, all that a tired person reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def line(event: Event) -> str | None:
 
 
 def last(events: Iterable[Event], *, owed: Iterable[Owed], report: str | None, code: int) -> list[str]:
-    """The last screen: failed hosts with cause and next step, then what is owed, then where the report lies."""
+    """The last screen: failed hosts with cause and next step, what is owed, where the report lies."""
     events = list(events)
     failed = [event for event in events if isinstance(event, Failed)]
     text: list[str] = []
