@@ -13,6 +13,14 @@ from gpurack.errors import GpurackError, Problem
 
 def main() -> None:
     """Run the command line of this process. Whatever happens, a person sees sentences, never a traceback."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+
+
+def _run() -> None:
+    # Inside, so that Ctrl-C while they load is a clean end too.
     from gpurack.cli.app import app
     from gpurack.report.problems import show_problems
 

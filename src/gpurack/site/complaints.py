@@ -14,7 +14,6 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from gpurack.errors import Problem
 from gpurack.site.document import Data, Document, Path_, dotted
 
-_SECRET = re.compile(r"password|token|secret|private", re.IGNORECASE)
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -97,9 +96,8 @@ def _problem(detail: ErrorDetails, annotation: Any, base: Path_, document: Docum
         return unknown_key(field, _keys_at(annotation, location[:-1]), path, document)
     if kind == "missing":
         return Problem(code="E-SITE-05", what=f"{dotted(path)} is missing", where=where, next=f"add {field}:")
-    hidden = bool(_SECRET.search(dotted(path)))
     value, spot = detail["input"], document.spot(path)
-    found = None if hidden else _written(value, spot.text)
+    found = _written(value, spot.text)
     if kind == "literal_error":
         return _not_allowed(str(detail["ctx"]["expected"]), value, path, document)
     if kind == "string_type" and type(value) in (int, float):
@@ -108,9 +106,9 @@ def _problem(detail: ErrorDetails, annotation: Any, base: Path_, document: Docum
             code="E-SITE-08",
             what=f"{dotted(path)} must be text, but YAML reads a number",
             where=where,
-            found=None if hidden else f"{text}, which is the number {value}",
+            found=f"{text}, which is the number {value}",
             rule="O-56: a version read as a number loses its zeros",
-            next="write it in quotes" if hidden else f'write "{text}"',
+            next=f'write "{text}"',
         )
     if kind == "string_type" and isinstance(value, bool):
         step = f'write "{spot.text or str(value).lower()}"'

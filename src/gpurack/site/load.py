@@ -7,7 +7,7 @@ no other; what compares sections runs on whatever could be read.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def load(path: str | Path, *, files: bool = True) -> Site:
         draft.ssh, draft.sources, draft.cluster = resolve.all(draft.ssh, draft.sources, draft.cluster)
     problems = list(dict.fromkeys(draft.document.problems + resolve.problems))
     if problems:
-        raise BadInput(sorted(problems, key=_order))
+        hidden = checks.secrets.texts(draft.document)
+        raise BadInput(_without(hidden, problem) for problem in sorted(problems, key=_order))
     site = _site(draft, document_path)
     stamps = (_stamp(file) for file in (document_path, *draft.read, *resolve.read))
     _kept[document_path, files] = _Kept(site, tuple(stamp for stamp in stamps if stamp))
@@ -83,6 +84,16 @@ def _stamp(path: Path) -> tuple[Path, int, int] | None:
 def _order(problem: Problem) -> tuple[str, int]:
     where = problem.where or Where()
     return where.file or "", where.line or 0
+
+
+def _without(hidden: frozenset[str], problem: Problem) -> Problem:
+    """The problem, with no secret in it that stands in the document in clear."""
+    for text in hidden:
+        if text in str(problem):
+            said = {name: getattr(problem, name) for name in ("what", "found", "wanted", "next", "host")}
+            shown = {name: value.replace(text, "(not shown)") for name, value in said.items() if value}
+            problem = replace(problem, **shown)
+    return problem
 
 
 def _site(draft: Draft, path: Path) -> Site:
