@@ -24,9 +24,7 @@ def parse_cpus(text: str) -> CpuSet:
     A blank list is the empty set, never CPU 0 (O-08). `ValueError` for anything else, a reversed range too.
     """
     cpus: set[int] = set()
-    for item in re.split(r"[,\s]+", text.strip()):
-        if not item and not text.strip():
-            continue
+    for item in re.split(r"\s*,\s*|\s+", text.strip()) if text.strip() else ():
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item, re.ASCII)
         if match is None:
             raise ValueError(f"{text.strip()!r} is no CPU list such as 0-3,32-35")

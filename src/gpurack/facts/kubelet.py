@@ -22,14 +22,15 @@ from gpurack.decide.kubelet.snapshot import (
 )
 from gpurack.facts.probe import Probe
 
-# Lines of kubelet's journal that say why it stopped, or that it read a file leniently (R7, R9, R20, R24, R33).
+# Lines of kubelet's journal that say why it stopped, or read a file leniently (R7, R9, R20, R24, R33).
 _TELLING = (
     "command failed|Failed to (start|initialize)|failed to (run|load|walk|validate)|checkpoint|"
     "lenient decoding|machine state|unknown flag|not equal to the value|invalid configuration|reserved"
 )
 
-# Contents travel as base64, so that no file can break the answer's form. The journal is read only when kubelet
-# is not well: a large one takes a second to open. A process with the fatal line ends at once, so five minutes do.
+# Contents travel as base64, so that no file can break the form of the answer. The journal is read only when
+# kubelet is not well: a large one takes a second to open. A process that logged the fatal line ends at once, so
+# five minutes of its journal are enough.
 _SCRIPT = rf"""
 file() {{
   [ -f "$1" ] && printf 'file\t%s\t%s\t%s\n' "$1" "$(stat -c %Y "$1")" "$(base64 -w0 < "$1")"
@@ -54,7 +55,7 @@ if [ "${{pid:-0}}" -gt 0 ]; then
   case $(readlink "/proc/$pid/exe") in *' (deleted)') printf 'stale\n' ;; esac
   if {HEALTHZ}; then printf 'healthy\n'; well=yes; fi
 fi
-if [ -n "$invocation" ] && journalctl -q -o cat -S -5min "_SYSTEMD_INVOCATION_ID=$invocation" 2>/dev/null |
+if [ -n "$invocation" ] && journalctl -q -o cat --since=-5min "_SYSTEMD_INVOCATION_ID=$invocation" 2>/dev/null |
     grep -q 'Failed to start ContainerManager'; then
   printf 'fatal\n'; well=no
 fi
