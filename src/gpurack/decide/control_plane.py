@@ -11,7 +11,7 @@ from datetime import datetime
 
 from gpurack.decide import kubeadm, kubeadm_config
 from gpurack.decide.certificates import Certificate
-from gpurack.decide.decision import Decision, Disruption, Step, Transact, Write, refuse, settled
+from gpurack.decide.decision import Await, Decision, Disruption, Run, Step, Transact, Write, refuse, settled
 from gpurack.decide.kubeadm import RESET, Traces, recorded
 from gpurack.decide.kubeadm_config import INIT_CONFIG, Init
 from gpurack.errors import Problem
@@ -21,6 +21,8 @@ MARK = "/var/lib/gpurack/kubeadm-init.unfinished"
 WHOLE = frozenset(
     {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "admin.conf", "ca.key", "etcd"}
 )
+# kubectl on the control plane itself; what it caches goes where a reboot clears it.
+KUBECTL = "export KUBECONFIG=/etc/kubernetes/admin.conf HOME=/run/gpurack"
 CREDENTIAL_FLOOR = 30  # days; a kubeconfig with less left is made anew
 
 
@@ -74,6 +76,27 @@ def credential_is_due(held: Held | None, *, server: str, pins: frozenset[str], n
     if held.client.days_left(now) < CREDENTIAL_FLOOR:
         return f"the controller's kubeconfig has {held.client.days_left(now)} days left"
     return None if held.server == server else f"the controller's kubeconfig points to {held.server}"
+
+
+def sign(name: str, manifest: str, *, reason: str) -> Decision:
+    """Have the cluster sign the certificate request `name` on the control plane."""
+    signed = f"kubectl get csr {name} -o jsonpath='{{.status.certificate}}'"
+    return Decision(
+        reason=reason,
+        steps=(
+            Run(
+                script=f"{KUBECTL}; kubectl create -f - && kubectl certificate approve {name}",
+                why="request a credential for the controller",
+                stdin=manifest,
+            ),
+            Await(
+                probe=f'{KUBECTL}; [ -n "$({signed})" ]',
+                reason="the cluster signs the controller's credential",
+                deadline=60,
+                every=0.5,
+            ),
+        ),
+    )
 
 
 def _init(wanted: Init, *, reset: bool, reason: str) -> Decision:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from datetime import UTC, datetime
 from typing import Any
 
 import yaml
 
 from gpurack.decide.certificates import Certificate, Damaged, certificates, pins
-from gpurack.decide.control_plane import INIT_LOG, MARK
+from gpurack.decide.control_plane import INIT_LOG, KUBECTL, MARK
 from gpurack.decide.kubeadm import JOIN_LOG, Kubeconfig, Traces
 from gpurack.decide.kubeadm_config import JOIN_CONFIG
 from gpurack.decide.kubeadm_output import Outcome, outcome
@@ -115,3 +116,22 @@ def _certificate(
 
 def _decoded(data: str | None) -> str | None:
     return base64.b64decode(data).decode() if data else None
+
+
+class SignedCredential(Probe[tuple[str, str]]):
+    """The cluster's CA and the certificate that it signed for a request of ours, both PEM and public."""
+
+    def command(self, request: str) -> str:  # type: ignore[override]
+        certificate = "-o jsonpath='{.status.certificate}'"
+        return in_c_locale(
+            f"{KUBECTL}; sed 's/^/ca=/' /etc/kubernetes/pki/ca.crt; "
+            f'echo "signed=$(kubectl get csr {shlex.quote(request)} {certificate})"'
+        )
+
+    def parse(self, text: str) -> tuple[str, str]:
+        answer = Pairs(text)
+        ca = "".join(f"{line}\n" for line in answer.all("ca"))
+        signed = base64.b64decode(answer.some("signed")).decode()
+        if not certificates(ca) or not certificates(signed):
+            raise ValueError("no certificate")
+        return ca, signed
