@@ -64,7 +64,7 @@ ss -xlpnH 2>/dev/null | grep '"containerd"' | sed 's/^/socket=/'
 find -L {ETC} -maxdepth 3 -name '*.toml' -type f ! -path '{CERTS}/*' 2>/dev/null | while read -r file; do
   {_SHOW}
 done
-for file in {CERTS}/*/* {DROP_IN} {ENVIRONMENT} {BUNDLE}; do
+for file in {CERTS}/*/* {DROP_IN} {ENVIRONMENT} {BUNDLE} /etc/crictl.yaml; do
   test -f "$file" || continue
   case $(head -n1 "$file") in '# Managed by gpurack'*) ours=yes;; *) ours=no;; esac
   put digest "$(sha256sum <"$file" | cut -d' ' -f1) $(stat -Lc '%a %.9Z' "$file") $ours $file"

@@ -98,7 +98,7 @@ def _plan(wanted: Wanted, files: Mapping[str, ConfigFile]) -> Plan:
     refused = [
         *_overruled(keys, after_order, after_tables, after),
         *_swept(version, after_tables),
-        *cri.problems_of(version, after_files, after_tables, after),
+        *cri.problems_of(version, files, after_tables, after),  # lines as they lie on the host
     ]
     return Plan(
         texts={} if refused else texts,
@@ -171,7 +171,7 @@ def _root(
     if table.get("version") != number:
         found = f"schema {table['version']}" if "version" in table else "no version"
         reasons.append(f"{ROOT} has {found}, containerd {'.'.join(map(str, wanted.version))} wants {number}")
-    if (stated == 2 and number > 2) or (stated is None and schema.CRI in table.get("plugins", {})):
+    if number > 2 and (stated == 2 or (stated is None and schema.CRI in table.get("plugins", {}))):
         kept = text
         table = schema.raised(table, number)
         text = edit.fresh(table)

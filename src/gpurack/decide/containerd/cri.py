@@ -116,11 +116,17 @@ def _problem(
     next: str,  # noqa: A002
 ) -> Problem:
     files, parsed = sources
-    file = next_file = None
-    for path, table in parsed.items():
-        if tables.get(table, key) is not None:
-            file = path
-            next_file = tables.line_of(files[path].text, key)
-    return Problem(
-        code=code, what=what, where=Where(file, next_file, tables.shown(key)), rule=rule, next=next
-    )
+    path, line = _place(key, files, parsed)
+    where = Where(path, line, tables.shown(key))
+    return Problem(code=code, what=what, where=where, rule=rule, next=next)
+
+
+def _place(
+    key: Key, files: Mapping[str, ConfigFile], parsed: Mapping[str, Table]
+) -> tuple[str | None, int | None]:
+    """The file that holds `key`, or the nearest table above it, and the line there."""
+    for end in range(len(key), 2, -1):
+        for path, table in parsed.items():
+            if path in files and tables.get(table, key[:end]) is not None:
+                return path, tables.line_of(files[path].text, key[:end])
+    return None, None

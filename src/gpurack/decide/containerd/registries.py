@@ -80,7 +80,7 @@ def serve(registries: Iterable[RegistryHosts], found: Mapping[str, Digest]) -> D
         kept |= set(files)
         old = found.get(path)
         text = files[path]
-        if old and not old.ours and old.sha256 != _hash(text):
+        if old and not old.ours and old.sha256 != sha256(text):
             refused.append(_foreign(path, registry.name))
             continue
         if registry.login and any(urlsplit(one).scheme == "http" for one in registry.mirrors):
@@ -111,13 +111,13 @@ def _writes(registry: RegistryHosts, files: Mapping[str, str], found: Mapping[st
     for path, text in sorted(files.items()):  # ca.pem before hosts.toml, which names it
         mode = 0o600 if registry.login and path.endswith("hosts.toml") else 0o644
         old = found.get(path)
-        if old and old.sha256 == _hash(text) and old.mode == mode:
+        if old and old.sha256 == sha256(text) and old.mode == mode:
             continue
         steps.append(Write(path=path, content=text, mode=mode, secret=mode == 0o600))
     return steps
 
 
-def _hash(text: str) -> str:
+def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 

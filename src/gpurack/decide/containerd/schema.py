@@ -82,13 +82,11 @@ def sandbox_key(schema: int) -> Key:
 
 
 def read_as(table: Mapping[str, Any], version: Version) -> int | None:
-    """The schema under which containerd `version` reads a file; None: whatever it holds (2.3 migrates it)."""
+    """The schema under which containerd `version` reads a file; None: by what it holds (1.x, 2.3 again)."""
     stated = table.get("version")
     if isinstance(stated, int) and stated > 1:
         return stated
-    if version < (2,):
-        return 1
-    return 3 if version < (2, 3) else None
+    return 3 if (2,) <= version < (2, 3) else None
 
 
 def long_name(name: str) -> str:
@@ -117,17 +115,15 @@ def problems_of(path: str, text: str, table: Table, version: Version) -> tuple[P
                 next=f"have whoever wrote {path} write schema {newest}, or remove it",
             ),
         )
-    if schema is None or schema == 1:
-        return ()
     misplaced = _misplaced(table, schema)
     return tuple(
         Problem(
             code="E-CTRD-03",
-            what=f"{path} is read as schema {schema} but holds {shown(key)} of another schema; "
+            what=f"{path} is read as schema {schema or newest} but holds {shown(key)} of another schema; "
             "containerd ignores it",
             where=Where(path, line_of(text, key), shown(key)),
             found=f"version = {table.get('version', '(none)')}",
-            wanted=f"tables of schema {schema}",
+            wanted=f"tables of schema {schema or newest}",
             rule="R88, R98: tables of another schema are dropped with a warning at most",
             next="state the version that they belong to (`version = 2` is migrated), or move the tables",
         )
@@ -135,8 +131,12 @@ def problems_of(path: str, text: str, table: Table, version: Version) -> tuple[P
     )
 
 
-def _misplaced(table: Table, schema: int) -> list[Key]:
+def _misplaced(table: Table, schema: int | None) -> list[Key]:
     plugins = table.get("plugins") or {}
+    if schema is None:
+        return [
+            ("plugins", name) for name in plugins if "." not in name
+        ]  # lost once the file states a version
     if schema < 3:
         return [("plugins", name) for name in (RUNTIME, IMAGES) if name in plugins]
     cri = plugins.get(CRI)

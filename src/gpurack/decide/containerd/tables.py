@@ -117,7 +117,7 @@ def get(table: Mapping[str, Any], key: Key) -> Any:
 
 
 def line_of(text: str, key: Key) -> int | None:
-    """The line that sets `key`, or the header of the nearest table above it; None if neither is there."""
+    """The line that sets `key` or something in it, else the nearest table above it; None if there is none."""
     table: Key = ()
     best: tuple[int, int] | None = None
     for number, line in _plain_lines(text):
@@ -128,6 +128,8 @@ def line_of(text: str, key: Key) -> int | None:
             full = (*table, *(_key(pair.group("name")) or ()))
         else:
             continue
+        if full[: len(key)] == key:
+            return number
         if full and full == key[: len(full)] and (best is None or len(full) > best[0]):
             best = (len(full), number)
     return best[1] if best else None

@@ -7,11 +7,11 @@ daemon-reload (R80).
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 
 from gpurack.decide.containerd.models import Digest, Wanted
+from gpurack.decide.containerd.registries import sha256
 from gpurack.decide.decision import Remove, Step, Write
 
 DROP_IN = "/etc/systemd/system/containerd.service.d/10-gpurack.conf"
@@ -73,10 +73,6 @@ def steps(wanted: Wanted, found: Mapping[str, Digest]) -> tuple[list[Step], list
             todo.append(Write(path=path, content=text, mode=mode, secret=mode == 0o600))
             reasons.append(f"{path} is {'not as wanted' if old else 'missing'}")
     return todo, reasons
-
-
-def sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def hashes_found(found: Mapping[str, Digest]) -> dict[str, str]:
