@@ -12,11 +12,11 @@ from typer.main import get_group
 from gpurack.cli.check import check
 
 # Their imports (pyinfra, kubernetes) take a second that `gpurack check` does not need.
-_ELSEWHERE = {"lab": "gpurack.lab.commands", "hosts": "gpurack.engine.trust"}
+_ELSEWHERE = {"lab": "gpurack.lab.commands:app", "hosts": "gpurack.engine.trust:hosts"}
 
 
 class _Commands(TyperGroup):
-    """The commands of this package, and those of `_ELSEWHERE`, whose module has a typer application `app`."""
+    """The commands of this package, and the typer applications of `_ELSEWHERE`."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted({*super().list_commands(ctx), *_ELSEWHERE})
@@ -24,7 +24,8 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in _ELSEWHERE:
             return super().get_command(ctx, cmd_name)
-        group = get_group(import_module(_ELSEWHERE[cmd_name]).app)
+        module, _, name = _ELSEWHERE[cmd_name].partition(":")
+        group = get_group(getattr(import_module(module), name))
         group.name = cmd_name
         return group
 

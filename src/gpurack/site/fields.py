@@ -7,14 +7,13 @@ the wanted spelling, the rule and the next step, so that the loader only has to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Annotated, Any, LiteralString
+from typing import Annotated, LiteralString
 
 from pydantic import BeforeValidator, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from gpurack.site.quantity import parse_bytes, parse_cpu_list, parse_seconds
+from gpurack.site.quantity import parse_bytes, parse_cpu_list
 from gpurack.site.secrets import is_reference
 
 Address = IPv4Address | IPv6Address
@@ -37,22 +36,19 @@ def _kind(value: object) -> str:
     return names.get(type(value), "nothing")
 
 
-def _amount(parse: Callable[[str], int], kind: str) -> Callable[[Any], int]:
-    def check(value: object) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0 and kind == "a quantity":
-            return value  # as in Kubernetes, a bare number is bytes
-        try:
-            return parse(str(value) if type(value) in (int, float) else _text(value, kind))
-        except ValueError as error:
-            raise fault("E-SITE-09", str(error)) from None
-
-    return check
+def _bytes(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value  # as in Kubernetes, a bare number is bytes
+    try:
+        return parse_bytes(str(value) if type(value) in (int, float) else _text(value, "a quantity"))
+    except ValueError as error:
+        raise fault("E-SITE-09", str(error)) from None
 
 
 def _bytes_or_percent(value: object) -> int | str:
     if isinstance(value, str) and re.fullmatch(r"(\d{1,2}(\.\d+)?|100)%", value, re.ASCII):
         return value
-    return _amount(parse_bytes, "a quantity")(value)
+    return _bytes(value)
 
 
 def _cpu_list(value: object) -> str:
@@ -135,8 +131,7 @@ def _address_texts(value: object) -> tuple[str, ...]:
     return texts
 
 
-Bytes = Annotated[int, BeforeValidator(_amount(parse_bytes, "a quantity"))]
-Seconds = Annotated[int, BeforeValidator(_amount(parse_seconds, "a duration"))]
+Bytes = Annotated[int, BeforeValidator(_bytes)]
 BytesOrPercent = Annotated[int | str, PlainValidator(_bytes_or_percent)]
 CpuList = Annotated[str, BeforeValidator(_cpu_list)]
 HostAddress = Annotated[Address, PlainValidator(parse_address)]

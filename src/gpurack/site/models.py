@@ -22,7 +22,6 @@ from gpurack.site.fields import (
     HostAddress,
     Network,
     Reference,
-    Seconds,
     fault,
 )
 
@@ -53,14 +52,10 @@ class Jump(Model):
 
 
 class Ssh(Model):
-    """How the controller reaches a host. Host keys are checked strictly against `known_hosts`.
-
-    + connect_timeout: seconds that one attempt to connect may take
-    """
+    """How the controller reaches a host. Host keys are checked strictly against `known_hosts`."""
 
     user: str = "root"
     port: Port = 22
-    connect_timeout: Seconds = 10
     key: str | None = None
     known_hosts: str | None = None
     sudo: Sudo | None = None

@@ -1,4 +1,4 @@
-"""Kubernetes quantities and durations, as exact integers. No floating point anywhere."""
+"""Kubernetes quantities and the kernel's CPU lists, as exact integers. No floating point anywhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import re
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _QUANTITY = re.compile(r"(\d+)(?:\.(\d+))?(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E|)", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(?:\d+[dhms])+", re.ASCII)
 
 
 def parse_bytes(text: str) -> int:
@@ -35,13 +33,6 @@ def format_bytes(value: int) -> str:
         if value and value % unit == 0:
             return f"{value // unit}{suffix}"
     return str(value)
-
-
-def parse_seconds(text: str) -> int:
-    """Seconds in a duration such as `10m`, `90s`, `1h30m`; `ValueError` otherwise (a bare number too)."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration; write it as 90s, 10m or 1h30m")
-    return sum(int(count) * _SECONDS[unit] for count, unit in re.findall(r"(\d+)([dhms])", text))
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:

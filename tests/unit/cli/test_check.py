@@ -64,6 +64,18 @@ def test_a_missing_document_and_a_mistyped_command_exit_2() -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_help_names_the_commands_of_other_packages_too() -> None:
+    done = gpurack("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [word for word in ("check", "hosts", "lab") if word in done.stdout.split()] == [
+        "check",
+        "hosts",
+        "lab",
+    ]
+    for words in (("hosts", "trust"), ("lab", "up")):
+        assert gpurack(*words, "--help").returncode == 0
+
+
 def test_check_imports_neither_pyinfra_nor_kubernetes() -> None:
     code = (
         "import sys; sys.argv = ['gpurack', 'check', 'inventories/prod']\n"

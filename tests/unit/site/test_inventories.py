@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpurack.decide.gates import GATES
+from gpurack.lab.deviations import DEVIATIONS
 from gpurack.site import load
 
 INVENTORIES = Path(__file__).parents[3] / "inventories"
@@ -40,3 +42,9 @@ def test_the_two_labs_differ_in_the_guest_only() -> None:
     assert lab.cluster == with_guest.cluster
     assert lab.accept == with_guest.accept
     assert [host.name for host in with_guest.hosts] == [*(host.name for host in lab.hosts), "gpu-3"]
+
+
+def test_the_lab_accepts_exactly_the_deviations_that_it_has() -> None:
+    ids = {deviation.id for deviation in DEVIATIONS}
+    assert load(INVENTORIES / "lab", files=False).accept == ids
+    assert ids <= set(GATES)

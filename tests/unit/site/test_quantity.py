@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpurack.site.quantity import format_bytes, parse_bytes, parse_cpu_list, parse_seconds
+from gpurack.site.quantity import format_bytes, parse_bytes, parse_cpu_list
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,6 @@ def test_a_decimal_fraction_is_never_rounded(whole: int, thousandths: int, suffi
     else:
         with pytest.raises(ValueError, match="whole number"):
             parse_bytes(text)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172800)])
-def test_a_duration_is_seconds(text: str, seconds: int) -> None:
-    assert parse_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "10", "10 m", "1.5h", "-1s", "m", "10M"])
-def test_a_bare_number_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="duration"):
-        parse_seconds(text)
 
 
 @given(st.sets(st.integers(0, 4096), min_size=1, max_size=60))

@@ -81,7 +81,6 @@ REFUSALS = [
     Refusal("E-SITE-09", "system_memory: 8Gi", "system_memory: 8Gb", "system_memory: 8G"),
     Refusal("E-SITE-09", "system_memory: 8Gi", "system_memory: -8Gi", "system_memory: 8Gi"),
     Refusal("E-SITE-09", "cpus: 0-1", "cpus: 1-0", "cpus: 1-2"),
-    Refusal("E-SITE-09", "port: 22", "connect_timeout: 10", "connect_timeout: 10s"),
     # ------------------------------------------------------------------ ranges
     Refusal("E-SITE-10", "name: gpu-r07-[01:08]", "name: gpu-r07-[01:8]", "name: gpu-r07-[01:08]"),
     Refusal("E-SITE-10", "name: gpu-r07-[01:08]", "name: gpu-r07-[]", "name: gpu-r07-[01:08]"),
