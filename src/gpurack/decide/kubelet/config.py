@@ -87,8 +87,8 @@ class _Lenient(yaml.SafeLoader):
 
 def parse_document(text: str) -> Document:
     """Any text is a document; what can't be read says why."""
-    loader = _Lenient(text)
     try:
+        loader = _Lenient(text)
         values = loader.get_single_data()
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         return Document(broken=" ".join(str(error).split()))

@@ -15,7 +15,8 @@ _NAME = "KUBELET_EXTRA_ARGS"
 def assigned(text: str | None, name: str) -> str | None:
     """The value that systemd takes for `name` from an environment file: the last assignment wins.
 
-    Quotes around the whole value are removed. None when it is not assigned.
+    Quotes around the whole value are removed. None when it is not assigned. `ValueError` when only parts of
+    it are quoted.
     """
     value = None
     for line in _logical(text or ""):
@@ -87,6 +88,13 @@ def _logical(text: str) -> list[str]:
 
 
 def _unquoted(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
-        return value[1:-1]
-    return value
+    """Quotes around the whole are the file's; quotes inside are taken by systemd's splitting later.
+
+    Quoted pieces side by side mean something else to systemd than to a shell: `ValueError`.
+    """
+    if value[:1] not in ('"', "'"):
+        return value
+    quote, inner = value[0], value[1:-1]
+    if len(value) < 2 or value[-1] != quote or re.search(rf"(?<!\\){quote}", inner):
+        raise ValueError(f"quotation that systemd and shells read differently: {value}")
+    return re.sub(r"\\([\"\\`$])", r"\1", inner) if quote == '"' else inner
