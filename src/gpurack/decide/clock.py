@@ -30,7 +30,9 @@ class Clock:
 
 
 def judge(accept: frozenset[str], found: Clock) -> Decision:
-    """Whether the clock can be trusted with certificates. Changes nothing: who keeps the time is the site's choice.
+    """Whether the clock can be trusted with certificates.
+
+    Changes nothing: who keeps the time is the site's choice.
 
     A clock that is far from the controller's is refused with every gate open.
     """

@@ -59,6 +59,6 @@ def kubelet_waits(found: Packages) -> Decision:
     if not steps:
         return settled("kubelet is enabled and waits for the join")
     return Decision(
-        reason=f"not joined, and kubelet is {found.kubelet.enabled or 'unknown'}, {found.kubelet.active} (R59)",
+        reason=f"not joined; kubelet is {found.kubelet.enabled or 'unknown'}, {found.kubelet.active} (R59)",
         steps=tuple(steps),
     )

@@ -137,20 +137,3 @@ def _unit_steps(found: Swap, foreign: bool) -> list[Step]:
         Run(script=f"systemctl mask -- {quote(unit.name)}", why=f"keep {unit.name} from starting at boot")
         for unit in returning(found, foreign=foreign)
     ]
-
-
-def proven(accept: frozenset[str], found: Swap) -> Decision:
-    """The proof after `off`: nothing is left that would make kubelet refuse (O-40)."""
-    left = off(accept, found)
-    if not left.steps and not left.refused:
-        return left
-    return refuse(
-        Problem(
-            code="E-SWAP-02",
-            what="swap is still on, or comes back at the next boot",
-            found=left.reason,
-            wanted="an empty /proc/swaps and no unit that fills it",
-            rule="R62, O-40",
-            next="systemctl list-units --type swap --all; cat /proc/swaps",
-        )
-    )

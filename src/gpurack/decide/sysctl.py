@@ -254,19 +254,3 @@ def _read_only(setting: Setting, want: Wanted) -> Problem:
         rule="R63",
         next="find out what locks /proc/sys on this host (container, lockdown)",
     )
-
-
-def proven(want: Wanted, accept: frozenset[str], found: Kernel) -> Decision:
-    """The proof after `apply`: values are effective, and nothing is left to do."""
-    left = apply(want, accept, found)
-    if not left.steps:
-        return left
-    return refuse(
-        Problem(
-            code="E-SYSCTL-04",
-            what="modules or sysctls are not as wanted after they were set",
-            found=left.reason,
-            rule="R63, O-42",
-            next="sysctl --system; systemd-analyze cat-config sysctl.d",
-        )
-    )
