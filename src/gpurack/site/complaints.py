@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -26,6 +26,9 @@ _WANTED = {
     "model_attributes_type": "a map",
 }
 
+# What a field takes beside its words.
+_MORE: dict[Path_, list[str]] = {("cluster", "cni"): ["{manifest: {file: ..., sha256: ...}}"]}
+
 # Names that other tools use for what has another name, or no place, here.
 _ELSEWHERE = {
     "reservedMemory": "leave it out: it is computed from the reservations, to the byte (R2)",
@@ -41,11 +44,21 @@ _ELSEWHERE = {
 }
 
 
-def validate(annotation: Any, data: Data, path: Path_, document: Document) -> Any:
-    """`data` as an instance of `annotation`, or None after its problems were added to the document's."""
+def validate(
+    annotation: Any,
+    data: Data,
+    path: Path_,
+    document: Document,
+    *,
+    stand_ins: Mapping[str, Data] | None = None,
+) -> Any:
+    """`data` as an instance of `annotation`, or None after its problems were added to the document's.
+
+    + stand_ins: if given, fields that failed are replaced by these or by their defaults, and the rest is
+      returned, so that the checks find what else is wrong; the problems stay, so it never becomes a site
+    """
     try:
-        # JSON mode is the strict one that still takes a list for a tuple and text for an address.
-        return TypeAdapter(annotation).validate_json(json.dumps(data), strict=True)
+        return _parse(annotation, data)
     except ValidationError as error:
         details = error.errors(include_url=False)
         # An item that failed does not count, so that its list seems too short as well.
@@ -56,7 +69,19 @@ def validate(annotation: Any, data: Data, path: Path_, document: Document) -> An
             if detail["type"] != "too_short" or detail["loc"] not in inside
         )
         document.problems += list(dict.fromkeys(told))
+        failed = {str(detail["loc"][0]) for detail in details if detail["loc"]}
+    if stand_ins is None or not isinstance(data, dict) or not failed:
         return None
+    rest = {key: value for key, value in data.items() if key not in failed}
+    try:
+        return _parse(annotation, {**rest, **{key: stand_ins[key] for key in failed & stand_ins.keys()}})
+    except ValidationError:
+        return None
+
+
+def _parse(annotation: Any, data: Data) -> Any:
+    # JSON mode is the strict one that still takes a list for a tuple and text for an address.
+    return TypeAdapter(annotation).validate_json(json.dumps(data), strict=True)
 
 
 def complain(error: PydanticCustomError, path: Path_, document: Document) -> None:
@@ -107,7 +132,7 @@ def _problem(detail: ErrorDetails, annotation: Any, base: Path_, document: Docum
             what=f"{dotted(path)} must be text, but YAML reads a number",
             where=where,
             found=f"{text}, which is the number {value}",
-            rule="O-56: a version read as a number loses its zeros",
+            rule="O-56: a version read as a number loses its zeros" if path[0] == "stack" else None,
             next=f'write "{text}"',
         )
     if kind == "string_type" and isinstance(value, bool):
@@ -146,7 +171,7 @@ def _not_allowed(expected: str, value: object, path: Path_, document: Document) 
         code="E-SITE-07",
         what=what,
         where=document.where(path),
-        wanted=near if capitals else " | ".join(allowed),
+        wanted=near if capitals else " | ".join(allowed + _MORE.get(path, [])),
         rule="O-07: kubelet compares the spelling" if capitals and "numa" in path else None,
         next=f"write {near}" if near else None,
     )

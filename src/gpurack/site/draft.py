@@ -34,6 +34,12 @@ class Draft:
         where = self.document.where(path)
         self.document.problems.append(Problem(code=code, what=what, where=where, **texts))
 
+    @property
+    def complete(self) -> bool:
+        """Whether every entry of `hosts` could be read; only then can a host be missing."""
+        data = self.document.data.get("hosts")
+        return isinstance(data, list) and len(data) == len(set(self.entries))
+
     def entry(self, index: int) -> Path_:
         """The path of the entry that host `index` comes from."""
         return ("hosts", self.entries[index])

@@ -25,6 +25,10 @@ from gpurack.site.models import Cluster, Host, HostEntry, Pool, Rack, Site, Sour
 from gpurack.site.ranges import spread, unfold
 
 _KEYS = ("name", "accept", "ssh", "stack", "sources", "cluster", "pools", "racks", "hosts")
+# What stands in for a field that failed while the checks look at the rest; no check complains about these.
+_STACK: dict[str, Data] = {"images": {"pause": "0", "etcd": "0", "coredns": "0"}}
+_CLUSTER: dict[str, Data] = {"name": "unknown", "endpoint": "unknown.invalid:6443", "cni": "external"}
+_POOL: dict[str, Data] = {"platform": "unknown", "hardware": {"gpus": {"count": 0}}}
 _SITE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -121,17 +125,19 @@ def _read(path: Path) -> Draft:
     document.problems += [unknown_key(key, _KEYS, (key,), document) for key in data if key not in _KEYS]
     draft.name = _name(data.get("name", path.stem), document)
     draft.accept = _accept(data.get("accept", []), document)
-    draft.ssh = validate(Ssh, data.get("ssh", {}), ("ssh",), document)
+    draft.ssh = validate(Ssh, data.get("ssh", {}), ("ssh",), document, stand_ins={})
     stack = _stack_data(draft)
     if stack is not None:
-        draft.stack = validate(Stack, stack, ("stack",), document)
-    draft.sources = validate(Sources, _with_upstream(data.get("sources", {}), stack), ("sources",), document)
+        draft.stack = validate(Stack, stack, ("stack",), document, stand_ins=_STACK)
+    draft.sources = validate(
+        Sources, _with_upstream(data.get("sources", {}), stack), ("sources",), document, stand_ins={}
+    )
     if "cluster" in data:
-        draft.cluster = validate(Cluster, data["cluster"], ("cluster",), document)
+        draft.cluster = validate(Cluster, data["cluster"], ("cluster",), document, stand_ins=_CLUSTER)
     else:
         document.problems.append(_missing("cluster", document))
-    draft.pools = _entries(Pool, "pools", document)
-    draft.racks = _entries(Rack, "racks", document)
+    draft.pools = _entries(Pool, "pools", document, _POOL)
+    draft.racks = _entries(Rack, "racks", document, {})
     _hosts(draft)
     return draft
 
@@ -150,7 +156,7 @@ def _name(data: Data, document: Document) -> str:
             where=document.where(("name",)),
             found=str(data),
             wanted="lower-case letters, digits, - and _, at most 40",
-            next="write name: at the top of the document",
+            next=f"write name: {re.sub('[^a-z0-9_]+', '-', str(data).lower()).strip('-_')[:40] or 'prod'}",
         )
     )
     return ""
@@ -204,12 +210,15 @@ def _with_upstream(sources: Data, stack: dict[str, Data] | None) -> Data:
     return {**upstream.sources(stack.get("kubernetes") if stack else None), **sources}
 
 
-def _entries(model: type[Any], key: str, document: Document) -> dict[str, Any]:
+def _entries(model: type[Any], key: str, document: Document, stand_ins: dict[str, Data]) -> dict[str, Any]:
     data = document.data.get(key) or {}
     if not isinstance(data, dict):
         validate(dict[str, Any], data, (key,), document)
         return {}
-    read = {name: validate(model, value, (key, name), document) for name, value in data.items()}
+    read = {
+        name: validate(model, value, (key, name), document, stand_ins=stand_ins)
+        for name, value in data.items()
+    }
     return {name: entry for name, entry in read.items() if entry is not None}
 
 

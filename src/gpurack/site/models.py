@@ -247,8 +247,10 @@ class Taint(Model):
 
 def _split_taint(value: object) -> object:
     """`key=value:Effect` or `key:Effect`, as `kubectl taint` takes it."""
-    if not isinstance(value, str):
+    if isinstance(value, dict | Taint):
         return value
+    if not isinstance(value, str):
+        raise fault("E-SITE-33", f"{value!r} is no taint", wanted="key=value:NoSchedule or key:NoSchedule")
     head, colon, effect = value.rpartition(":")
     if not colon:
         raise fault("E-SITE-33", f"{value!r} is no taint", wanted="key=value:NoSchedule or key:NoSchedule")

@@ -32,7 +32,10 @@ stack:
 sources:
   proxy: http://proxy.example.com:3128
   registries:
-    registry.k8s.io: {mirrors: ["http://10.1.0.2:5000"], password: "env:PULL"}
+    registry.k8s.io:
+      mirrors: ["http://10.1.0.2:5000"]
+      username: puller
+      password: "env:PULL"
 cluster:
   name: test
   endpoint: api.example.com:6443

@@ -64,6 +64,25 @@ def test_a_problem_names_file_line_field_and_next_step(document: Callable[..., P
     assert problem.next == "write Static"
 
 
+def test_a_field_that_failed_hides_nothing_beside_it(document: Callable[..., Path]) -> None:
+    found = problems(
+        document(
+            "cni: bridge", "cni: calico",
+            "endpoint: api.example.com:6443", "endpoint: api.example.com",
+            "[10.96.0.0/16]", "[10.244.0.0/20]",
+            "platform: hgx-h100-8", "platform: 8",
+            "cpus: 0-1", "#cpus: 0-1",
+            'etcd: "3.6.5-0"', "etcd: 3.6",
+            'kubelet: "1.34.4-1.1"', 'kubelet: "1.34.5-1.1"',
+            "role: control-plane", "role: control_plane",
+        )
+    )  # fmt: skip
+    assert sorted(problem.code for problem in found) == [
+        "E-SITE-07", "E-SITE-07", "E-SITE-08", "E-SITE-08",
+        "E-SITE-21", "E-SITE-25", "E-SITE-40", "E-SITE-61",
+    ]  # fmt: skip
+
+
 def test_a_missing_document_names_those_that_exist(document: Callable[..., Path]) -> None:
     path = document()
     (problem,) = problems(path.with_name("nothing.yaml"))

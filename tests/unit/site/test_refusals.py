@@ -15,10 +15,10 @@ from gpurack.site.models import Site
 from tests.unit.site.conftest import CNI_SHA256, GOOD
 
 
-def apt(fingerprint: str, extra: str = "") -> str:
+def apt(fingerprint: str, extra: str = "", suite: str = "/") -> str:
     """A source of packages whose key is the file that the fixture made."""
     return (
-        "  kubernetes:\n    uri: http://10.1.0.2/apt\n    suite: /\n"
+        f"  kubernetes:\n    uri: http://10.1.0.2/apt\n    suite: {suite}\n"
         f'    key: {{file: key.asc, {extra}fingerprint: "{fingerprint}"}}\n'
     )
 
@@ -201,6 +201,21 @@ REFUSALS = [
     Refusal(
         "E-SITE-27", "pod_cidrs: [10.244.0.0/16]", "pod_cidrs: [10.244.0.0/22]", "pod_cidrs: [10.244.0.0/20]"
     ),
+    Refusal(
+        "E-SITE-28", "endpoint: api.example.com:6443", "endpoint: 10.0.7.19:6443", "endpoint: 10.0.7.29:6443"
+    ),
+    # ------------------------------------------------------------------ sources
+    Refusal("E-SITE-64", "proxy: http://proxy", "proxy: htp://proxy", "proxy: http://proxy"),
+    Refusal("E-SITE-64", "proxy.example.com:3128", "proxy.example.com:93128", "proxy.example.com:9312"),
+    Refusal("E-SITE-64", '"http://10.1.0.2:5000"', '"10.1.0.2:5000"', '"http://10.1.0.2:5000"'),
+    Refusal(
+        "E-SITE-65",
+        "sources:\n",
+        f"sources:\n{apt('0' * 40, suite='x')}",
+        f"sources:\n{apt('0' * 40)}",
+        at="suite",
+    ),
+    Refusal("E-SITE-66", "username: puller", "#username: puller", "username: puller", at="registry.k8s.io"),
     # ------------------------------------------------------------------ labels and taints
     Refusal("E-SITE-30", "example.com/tier: train", "example.com/-tier: train", "example.com/tier: train"),
     Refusal("E-SITE-30", "example.com/tier: train", "Example.com/tier: train", "example.com/tier: train"),
@@ -332,7 +347,7 @@ REFUSALS = [
     Refusal(
         "E-SITE-62",
         "sources:\n",
-        f"sources:\n{apt('0' * 40, extra='url: x, ')}",
+        f"sources:\n{apt('0' * 40, extra='url: http://x, ')}",
         f"sources:\n{apt('0' * 40)}",
         at="key:",
     ),
@@ -416,7 +431,8 @@ def test_one_mistake_is_one_problem(document: Callable[..., Path]) -> None:
 
 # Areas with a case that no single character can make good: a pair of quotes or brackets, a word.
 NEED_A_WORD = {
-    f"E-SITE-{area}" for area in ("06", "08", "10", "18", "22", "25", "42", "43", "44", "52", "62", "74")
+    f"E-SITE-{area}"
+    for area in ("06", "08", "10", "18", "22", "25", "42", "43", "44", "52", "62", "64", "74")
 }
 
 

@@ -140,7 +140,7 @@ def _groups(draft: Draft) -> None:
 
 
 def _control_plane(draft: Draft) -> None:
-    if draft.cluster is None or draft.cluster.kubeconfig is not None or not draft.hosts:
+    if draft.cluster is None or draft.cluster.kubeconfig is not None or not draft.complete:
         return
     if not any(host.role == "control-plane" for host in draft.hosts):
         draft.add(

@@ -67,12 +67,19 @@ def _endpoint(cluster: Cluster, draft: Draft) -> None:
     if wrong:
         draft.add("E-SITE-25", f"the endpoint's host {host!r} {wrong}", path)
         return
-    planes = [index for index, other in enumerate(draft.hosts) if other.role == "control-plane"]
-    owner = [i for i in planes if host.lower() in (draft.hosts[i].name, *map(str, draft.hosts[i].addresses))]
-    if owner and len(planes) > 1:
+    planes = sum(other.role == "control-plane" for other in draft.hosts)
+    owner = next((o for o in draft.hosts if host.lower() in (o.name, *map(str, o.addresses))), None)
+    if owner is not None and owner.role == "gpu":
+        draft.add(
+            "E-SITE-28",
+            f"the endpoint is the GPU host {owner.name}",
+            path,
+            wanted="the address of the control plane, or a name or virtual address in front of it",
+        )
+    elif owner is not None and planes > 1:
         draft.add(
             "E-SITE-26",
-            f"{len(planes)} control planes, but the endpoint is one of them, {draft.hosts[owner[0]].name}",
+            f"{planes} control planes, but the endpoint is one of them, {owner.name}",
             path,
             wanted="a name or virtual address that moves to a living control plane",
             rule="the endpoint stands in the certificate and in every kubelet.conf; it is for good",

@@ -9,7 +9,6 @@ from gpurack.site.names import KUBELETS_OWN, is_group_name, label_key_fault, lab
 
 def check(draft: Draft) -> None:
     used = {host.pool for host in draft.hosts}
-    complete = len(set(draft.entries)) == _entry_count(draft)
     for name, pool in draft.pools.items():
         if not is_group_name(name):
             draft.add(
@@ -18,7 +17,7 @@ def check(draft: Draft) -> None:
                 ("pools", name),
                 wanted="lower-case letters, digits, -",
             )
-        if name not in used and complete:
+        if name not in used and draft.complete:
             draft.add(
                 "E-SITE-71",
                 f"no host is in pool {name!r}",
@@ -36,11 +35,6 @@ def check(draft: Draft) -> None:
                 ("racks", name),
                 wanted="lower-case letters, digits, -",
             )
-
-
-def _entry_count(draft: Draft) -> int:
-    data = draft.document.data.get("hosts")
-    return len(data) if isinstance(data, list) else 0
 
 
 def _labels(name: str, pool: Pool, draft: Draft) -> None:
