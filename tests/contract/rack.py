@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,11 +116,19 @@ class Rack:
             """)
         )
         mounts = "; ".join(
-            f"mkdir -p {place} && mount -t tmpfs tmpfs {place}"
+            f"mkdir -p {place} && mount -t tmpfs -o size=4m tmpfs {place}"
             for place in ("/run/gpurack", "/var/log/gpurack", self.base)
         )
         daemon = f"exec /usr/sbin/sshd -D -e -f {config}"
-        command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f"{mounts}; mkdir -p /run/sshd; {daemon}"]
+        command = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-ec",
+            f"{mounts}; mkdir -p /run/sshd; {daemon}",
+        ]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.daemons[name] = subprocess.Popen(command, stderr=log, start_new_session=True)
         for _ in range(100):
@@ -152,6 +162,17 @@ class Rack:
         for name in HOSTS:
             for file in self.on(name, ".").iterdir():
                 file.unlink()
+
+    def wipe(self, name: str, path: str) -> None:
+        shutil.rmtree(self.on(name, path))
+
+    @contextlib.contextmanager
+    def full(self, name: str) -> Iterator[None]:
+        """The disk of host `name` has no room for more than a few kilobytes."""
+        ballast = self.on(name, "ballast")
+        ballast.write_bytes(b"x" * 3_500_000)
+        yield
+        ballast.unlink()
 
     def deploy(self, body: str) -> str:
         file = self.folder / "deploy.py"

@@ -169,7 +169,9 @@ fail(name="never reached")
     assert problem["found"] == "exit 9: broken pipe"
     assert problem["left"] == ["not done: try"]
     assert "broken pipe" in open(problem["log"]).read()
-    dry = rack.run(body.replace("yield from", "raise Refused(Problem(code='E-TEST-02', what='no')); yield from"), "--dry")
+    dry = rack.run(
+        body.replace("yield from", "raise Refused(Problem(code='E-TEST-02', what='no')); yield from"), "--dry"
+    )
     assert dry.code == 1
     assert "No hosts remaining" not in dry.err
     assert [host["problems"][0]["code"] for host in dry.report["hosts"].values()] == ["E-TEST-02"] * 3
@@ -195,7 +197,9 @@ breaks(name="breaks")
 
 
 def test_deploy_code_that_raises_our_error_ends_in_its_problem(rack: Rack) -> None:
-    result = rack.run("raise Refused(Problem(code='E-TEST-03', what='no API yet', next='run control_plane.py'))")
+    result = rack.run(
+        "raise Refused(Problem(code='E-TEST-03', what='no API yet', next='run control_plane.py'))"
+    )
     assert result.code == 1
     assert "E-TEST-03  no API yet" in result.err
     assert "run control_plane.py" in result.err

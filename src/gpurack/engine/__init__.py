@@ -8,6 +8,7 @@ from gpurack.engine.reading import read
 from gpurack.engine.redaction import conceal
 from gpurack.engine.run import (
     at_end,
+    concerns,
     executing,
     once,
     resolve,
@@ -21,6 +22,7 @@ __all__ = [
     "at_end",
     "carry_out",
     "conceal",
+    "concerns",
     "executing",
     "forget",
     "guarded",

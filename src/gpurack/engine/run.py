@@ -20,7 +20,7 @@ from gpurack import site as sites
 from gpurack.engine.redaction import conceal
 from gpurack.errors import BadInput, Problem
 from gpurack.report.events import Event, Failed, Noted, Owed
-from gpurack.site.models import Node, Site
+from gpurack.site.models import Node, Role, Site
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
@@ -118,6 +118,14 @@ def this_host() -> Host:
 def this_node() -> Node:
     """The host that the calling code works for, as the site document describes it."""
     return node_of(this_host())
+
+
+def concerns(role: Role) -> bool:
+    """Whether a deploy for hosts of `role` has work on this host; a host of another role is named as skipped."""
+    node = this_node()
+    if node.role != role:
+        current().note(node.name, f"skipped: its role is {node.role}, this deploy is for {role} hosts")
+    return node.role == role
 
 
 def node_of(host: Host) -> Node:
