@@ -1,8 +1,9 @@
-"""A cgroup of its own for every process tree that the lab starts: how hosts are limited, found again and ended.
+"""A cgroup of its own for every process tree that the lab starts: how each is found again and ended.
 
-On cgroup v1 each controller gets `<base>/gpurack/<name>`; base is the hierarchy's root, except for memory, where it is
-the cgroup this process is in (the memory root of a sandboxed machine is not ours to use). On v2 it is
-`/sys/fs/cgroup/gpurack/<name>` with every controller delegated. nspawn's cgroup namespace makes it the host's root.
+On cgroup v1 each controller gets `<base>/gpurack/<name>`; base is the hierarchy's root, except for memory,
+where it is the cgroup this process is in (the memory root of a sandboxed machine is not ours to use). On v2
+it is `/sys/fs/cgroup/gpurack/<name>` with every controller delegated. nspawn's cgroup namespace makes it the
+host's root.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def names() -> tuple[str, ...]:
 
 
 def kill(name: str, patience: float = 10.0) -> tuple[int, ...]:
-    """SIGKILL everything in the cgroups of `name`; those that survived (none, unless the kernel holds them)."""
+    """SIGKILL everything in the cgroups of `name`; what survived (nothing, unless the kernel holds it)."""
     until = time.monotonic() + patience
     while left := members(name):
         if time.monotonic() > until:

@@ -52,7 +52,7 @@ def up(
     with _plainly():
         document = load(site or (SITE_VM if vm_host else SITE), files=False)
         hosts = hosts_of(document)
-        rack.up(hosts, _say(), bare=bare)
+        rack.up(hosts, _Say(), bare=bare)
         _trust(document)
         _print_status(rack.status())
         names = " ".join(host.name for host in hosts)
@@ -65,14 +65,14 @@ def up(
 def down() -> None:
     """Stop everything; leaves no mount, namespace, link, cgroup or process. Disks stay for the next `up`."""
     with _plainly():
-        rack.down(_say())
+        rack.down(_Say())
 
 
 @app.command()
 def reset(host: Annotated[list[str] | None, typer.Argument(metavar="[HOST]...")] = None) -> None:
     """Make hosts (all, if none is named) as after their first boot. Their ssh host keys stay."""
     with _plainly():
-        rack.reset(host or [], _say())
+        rack.reset(host or [], _Say())
 
 
 @app.command()
@@ -126,7 +126,7 @@ def reboot(
     with _plainly():
         if memory is not None:
             vm.configure(_guest(host), memory=_sizes(memory))
-        rack.reboot(host, _say(), cut=cut)
+        rack.reboot(host, _Say(), cut=cut)
 
 
 @app.command()
@@ -204,8 +204,7 @@ def _deviations(found: Sequence[rack.HostState]) -> tuple[deviations.Deviation, 
 
 def _print_status(found: Sequence[rack.HostState]) -> None:
     rows = [("HOST", "ADDRESS", "KIND", "STATE", "ABOUT")]
-    for one in found:
-        rows.append((one.name, one.address, one.kind, "up" if one.ssh else "down", one.detail))
+    rows += [(one.name, one.address, one.kind, "up" if one.ssh else "down", one.detail) for one in found]
     served = " ".join(sorted(mirror.running()))
     rows.append(("mirror", mirror.RACK.address, "services", "up" if served else "down", served))
     for row in rows:
@@ -217,7 +216,7 @@ def _print_status(found: Sequence[rack.HostState]) -> None:
             print(f"  {deviation.id:<23} {deviation.differs}")
 
 
-class _say:
+class _Say:
     """Progress lines on stderr, with seconds since the command began."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Container hosts: systemd-nspawn over an overlay of the root image, in their own cgroups and network namespace."""
+"""Container hosts: systemd-nspawn over an overlay of the root image, with their own cgroups and network."""
 
 from __future__ import annotations
 

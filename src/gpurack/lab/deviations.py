@@ -1,5 +1,6 @@
-"""Where the lab differs from production: the one list. Each is injected from outside the product, as a foreign drop-in
-or a bind mount, and carries the id by which a site document accepts it (gpurack.decide.gates).
+"""Where the lab differs from production: the one list. Each is injected from outside the product, as a
+foreign drop-in or a bind mount, and carries the id by which a site document accepts it
+(gpurack.decide.gates).
 
 os-release is never faked: a host of the lab says that it is Debian 12.
 """
@@ -18,7 +19,7 @@ CAP_SYS_RESOURCE = 24
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """+ how: what the lab does, and from where; + kinds: hosts that have it; + applies: asked of this machine."""
+    """+ how: what the lab does, and where; + kinds: hosts that have it; + applies: asked of this machine."""
 
     id: str
     differs: str
@@ -46,7 +47,7 @@ DEVIATIONS = (
         "os-debian-12",
         "hosts run Debian 12, production runs Ubuntu",
         "the root image is made of what a Debian machine can fetch and check by itself",
-        "the image; os-release is Debian's own; /etc/resolv.conf is a plain file (Ubuntu has systemd-resolved)",
+        "the image, with Debian's own os-release; /etc/resolv.conf is a plain file, not systemd-resolved's",
     ),
     Deviation(
         "cgroup-v1",
@@ -66,14 +67,14 @@ DEVIATIONS = (
         "shared-kernel",
         "container hosts share the machine's kernel: modules, global sysctls, swap, boot id, CPUs and memory",
         "they are containers",
-        "machine's /lib/modules bound read-only where it has one; udev masked; global sysctls put back by `lab down`; "
+        "machine's /lib/modules bound read-only; udev masked; global sysctls put back by `lab down`; "
         "/var/lib/{containerd,kubelet,etcd} are plain directories bound in, because overlay on overlay fails",
         kinds=("container",),
     ),
     Deviation(
         "no-oom-adjust",
         "container hosts may not lower oom scores, nor raise rlimits such as memlock",
-        "the machine withholds CAP_SYS_RESOURCE; runc would die with `can't get final child's PID from pipe: EOF`",
+        "the machine withholds CAP_SYS_RESOURCE: runc dies with `can't get final child's PID from pipe: EOF`",
         "/etc/containerd/conf.d/10-lab.toml sets restrict_oom_score_adj",
         kinds=("container",),
         applies=lacks_sys_resource,
@@ -81,7 +82,7 @@ DEVIATIONS = (
     Deviation(
         "frozen-meminfo",
         "memory of container hosts' NUMA nodes is a frozen figure",
-        "on machines with memory hotplug it moves all the time, and kubelet's memory manager stops at it (R9)",
+        "with memory hotplug it moves all the time, and kubelet's memory manager stops at it (R9)",
         "a copy of /sys/devices/system/node/node*/meminfo is bound over it by gpurack-lab-hardware.service",
         kinds=("container",),
     ),

@@ -1,4 +1,4 @@
-"""What the lab lays on a host from outside before it boots: its identity, the way in, and the deviations' files.
+"""What the lab lays on a host from outside before it boots: identity, the way in, the deviations' files.
 
 The same for both kinds: into the overlay's upper folder for a container, into the image for a guest.
 """
@@ -44,13 +44,14 @@ here=/{FILES}
 label=gpurack-simulated
 
 # simulated PCI functions, with the real ones still among them
-if [ -d "$here/pci" ] && [ -d /sys/bus/pci/devices ] && ! grep -q "^$label /sys/bus/pci/devices " /proc/mounts; then
+bus=/sys/bus/pci/devices
+if [ -d "$here/pci" ] && [ -d "$bus" ] && ! grep -q "^$label $bus " /proc/mounts; then
     kept=/run/gpurack-lab/pci
     mkdir -p "$kept"
-    for link in /sys/bus/pci/devices/*; do [ -L "$link" ] && cp -P "$link" "$kept/"; done
-    mount -t tmpfs -o mode=755 "$label" /sys/bus/pci/devices
-    for link in "$kept"/*; do [ -L "$link" ] && cp -P "$link" /sys/bus/pci/devices/; done
-    cp -r "$here/pci/." /sys/bus/pci/devices/
+    cp -P "$bus"/* "$kept/"
+    mount -t tmpfs -o mode=755 "$label" "$bus"
+    cp -P "$kept"/* "$bus/"
+    cp -r "$here/pci/." "$bus/"
     rm -r "$kept"
 fi
 
@@ -129,8 +130,8 @@ def identity(host: RackHost) -> None:
 def frozen_meminfo(
     nodes: Path = Path("/sys/devices/system/node"), total: Path = Path("/proc/meminfo")
 ) -> dict[str, str]:
-    """Contents for each node's meminfo. One node alone gets the machine's own total: with memory hotplug the node's
-    file may lack half of it, and kubelet compares the two."""
+    """Contents for each node's meminfo. One node alone gets the machine's own total: with memory hotplug the
+    node's file may lack half of it, and kubelet compares the two."""
     files = {file.parent.name: file.read_text() for file in sorted(nodes.glob("node[0-9]*/meminfo"))}
     if len(files) == 1:
         sums = dict(re.findall(r"^(\w+): +(\d+) kB$", total.read_text(), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""What the machine must have before the lab changes anything on it: each lack is one sentence and the next step."""
+"""What the machine must have before the lab changes anything on it: each lack with its next step."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The rack's network: one namespace with a switch in it, one namespace for each host, nothing that leads outside.
+"""The rack's network: a namespace with a switch in it, one for each host, and nothing that leads outside.
 
-`gpurack0` on the machine is the controller's port (10.77.0.1/24). The switch, and the gateway 10.77.0.254 that hosts
-route by, live in the namespace `gpurack-rack`, so that no firewall rule of the machine (docker's FORWARD policy, bridge
-netfilter) touches the rack's traffic and none of it can leave: the gateway answers "unreachable" at once.
+`gpurack0` on the machine is the controller's port (10.77.0.1/24). The switch, and the gateway 10.77.0.254
+that hosts route by, live in the namespace `gpurack-rack`, so that no firewall rule of the machine (docker's
+FORWARD policy, bridge netfilter) touches the rack's traffic and none of it can leave: the gateway answers
+"unreachable" at once.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def up() -> None:
 
 
 def plug(name: str, address: str, namespace: str | None = None) -> str:
-    """A namespace with `eth0` on the switch, `address`/24 and the default route; its name (`gpurack-<name>`)."""
+    """A namespace with `eth0` on the switch, `address`/24 and the default route; its name."""
     space = namespace or PREFIX + name
     _namespace(space)
     if not _has_link("eth0", space):

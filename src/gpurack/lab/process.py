@@ -1,4 +1,4 @@
-"""Tools run by name, long-lived processes started and stopped by recorded pid; never anything the lab did not start."""
+"""Tools run by name; long-lived processes started, and ended by recorded pid, never anything else."""
 
 from __future__ import annotations
 

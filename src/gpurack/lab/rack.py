@@ -1,7 +1,8 @@
 """The rack as a whole: up, down, reset, reboot; and the repair of what a killed run left.
 
-Every function that changes something takes the rack's lock, says what it waits for through `progress`, and may be
-repeated: what is as wanted stays. Processes are ended by recorded pid or by the lab's own cgroups, nothing else is.
+Every function that changes something takes the rack's lock, says what it waits for through `progress`, and
+may be repeated: what is as wanted stays. Only processes recorded, or in the lab's own cgroups, are ever
+ended.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ KINDS: dict[Kind, Machinery] = {"container": container, "vm": vm}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """+ leader: PID 1 of a container, or the emulator, as the machine numbers it; + ssh: whether it answers."""
+    """+ leader: PID 1 of a container, or the emulator, as the machine numbers it; + ssh: it answers."""
 
     name: str
     address: str

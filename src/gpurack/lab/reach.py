@@ -1,4 +1,4 @@
-"""The way into a host: ssh with the lab's key, host keys checked strictly; waiting for it, with signs of life."""
+"""The way into a host: ssh with the lab's key and strict host keys; waiting for it, with signs of life."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The root file system of the rack's hosts: Debian 12 by mmdebstrap, built once for each recipe and kept in the cache.
+"""The root file system of the rack's hosts: Debian 12 by mmdebstrap, built once for each recipe and kept.
 
-One image serves both kinds: containers put an overlay over it, guests boot from an ext4 image made of it, with the
-kernel that lies in it. It holds what a freshly installed server has (systemd, sshd, sudo, apt, firewall and disk tools)
-and what the debs of Kubernetes depend on, because the rack has no Debian archive; it holds nothing of Kubernetes.
+One image serves both kinds: containers put an overlay over it, guests boot from an ext4 image made of it,
+with the kernel that lies in it. It holds what a freshly installed server has (systemd, sshd, sudo, apt,
+firewall and disk tools) and what the debs of Kubernetes depend on, because the rack has no Debian archive; it
+holds nothing of Kubernetes.
 """
 
 from __future__ import annotations
@@ -20,30 +21,47 @@ SUITE = "bookworm"
 ROOTS = Path(defaults.LAB_CACHE) / "roots"
 
 PACKAGES = (
-    (
-        "systemd systemd-sysv dbus libpam-systemd libnss-myhostname udev kmod openssh-server sudo passwd login "  # a host
-        "apt gpg gpgv ca-certificates curl debconf needrestart "  # its packages
-        "iproute2 iputils-ping netbase iptables nftables ebtables conntrack ethtool socat "  # its network
-        "procps psmisc lsof util-linux mount e2fsprogs pciutils numactl logrotate less chrony "  # its hardware and time
-        "python3-minimal libseccomp2 "  # python3-minimal has no json: hosts are not scripted in Python
-        "linux-image-cloud-amd64 initramfs-tools"  # for the guests
-    ).split()
+    # a host
+    *("systemd", "systemd-sysv", "dbus", "libpam-systemd", "libnss-myhostname", "udev", "kmod"),
+    *("openssh-server", "sudo", "passwd", "login", "procps", "psmisc", "lsof", "less", "logrotate", "chrony"),
+    # its packages
+    *("apt", "gpg", "gpgv", "ca-certificates", "curl", "debconf", "needrestart"),
+    # its network
+    *(
+        "iproute2",
+        "iputils-ping",
+        "netbase",
+        "iptables",
+        "nftables",
+        "ebtables",
+        "conntrack",
+        "ethtool",
+        "socat",
+    ),
+    # its hardware
+    *("util-linux", "mount", "e2fsprogs", "pciutils", "numactl"),
+    # python3-minimal has no json module: hosts are not scripted in Python
+    *("python3-minimal", "libseccomp2"),
+    # for the guests
+    *("linux-image-cloud-amd64", "initramfs-tools"),
 )
 
-# Run against the new root ($1). Host keys and machine-id that packaging made would be the same on every host (R56).
+# Run against the new root ($1). Host keys and machine-id out of packaging would be one for all hosts (R56).
 _HOOKS = (
     'rm -f "$1"/etc/ssh/ssh_host_*',
     ': > "$1/etc/machine-id"; rm -f "$1/var/lib/dbus/machine-id"',
     ': > "$1/etc/apt/sources.list"; rm -rf "$1"/var/lib/apt/lists/*',
     'printf "Acquire::Languages \\"none\\";\\n" > "$1/etc/apt/apt.conf.d/90languages"',
     # timers of a desktop; under emulation each costs seconds, and there is no archive to look at
-    "for timer in apt-daily apt-daily-upgrade man-db e2scrub_all fstrim; do "
-    'rm -f "$1/etc/systemd/system/timers.target.wants/$timer.timer"; done',
+    (
+        'cd "$1/etc/systemd/system/timers.target.wants" && '
+        "rm -f apt-daily.timer apt-daily-upgrade.timer man-db.timer e2scrub_all.timer fstrim.timer"
+    ),
     'mkdir -p "$1/var/log/journal"',  # a server keeps its journal over a reboot
 )
 _LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
 
-# Only what the guest's disk needs: a third of the initrd, and of the seconds it takes to unpack under emulation
+# Only what the guest's disk needs: a third of the initrd, and of the seconds it takes to unpack
 _INITRAMFS = "MODULES=list\\nCOMPRESS=lz4\\n"
 _INITRAMFS_MODULES = "virtio_pci\\nvirtio_blk\\next4\\n"
 
@@ -96,7 +114,7 @@ def ensure(progress: Progress) -> Path:
 
 
 def _archive() -> tuple[str, ...]:
-    """The machine's own Debian archive where it has one of this suite; else nothing: mmdebstrap's own default."""
+    """The machine's own Debian archive where it has this suite; else nothing: mmdebstrap's default."""
     listed = tool(
         "apt-get",
         "indextargets",

@@ -1,7 +1,8 @@
-"""Simulated NVIDIA functions: the files that sysfs would show, each marked as simulated. No driver ever binds to them.
+"""Simulated NVIDIA functions: the files that sysfs would show, each marked as simulated. No driver ever
+binds.
 
-The tree is laid beside the lab's other files on the host; a unit puts it over `/sys/bus/pci/devices` at every boot, with
-the real functions still in it, so that facts read it by the ordinary path.
+The tree is laid beside the lab's other files on the host; a unit puts it over `/sys/bus/pci/devices` at every
+boot, with the real functions still in it, so that facts read it by the ordinary path.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Where the rack keeps its things, what it remembers between runs, and the lock that one run holds.
 
-Everything under `ROOT` belongs to the rack and may be deleted while it is down; what was built once lies in the cache.
+Everything under `ROOT` belongs to the rack and may be deleted while it is down. What was built
+once lies in the cache.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def known() -> tuple[RackHost, ...]:
 
 @contextmanager
 def locked(name: str = "rack", wait: bool = False) -> Iterator[None]:
-    """Hold the machine-wide lock `name`: two runs never boot or stop the same rack. Refused, with the holder's pid,
-    when another one has it and `wait` is off. The kernel frees it when the holder dies."""
+    """Hold the machine-wide lock `name`: two runs never boot or stop the same rack. Refused, with the
+    holder's pid, when another one has it and `wait` is off. The kernel frees it when the holder dies."""
     ROOT.mkdir(parents=True, exist_ok=True)
     with (ROOT / f"{name}.lock").open("a+") as file:
         try:

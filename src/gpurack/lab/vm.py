@@ -1,7 +1,7 @@
-"""VM hosts: QEMU guests with two NUMA nodes, cgroup v2 and a kernel of their own; KVM only where a guest really boots.
+"""VM hosts: QEMU guests with two NUMA nodes and their own kernel; KVM only where a guest really boots.
 
-Kernel and initrd are given directly, out of the root image; the disk is an ext4 image made of it. The emulator runs in
-the namespace of the rack's switch, so its network leads nowhere else.
+Kernel and initrd are given directly, out of the root image; the disk is an ext4 image made of it. The
+emulator runs in the namespace of the rack's switch, so its network leads nowhere else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO, cast
 
 from gpurack import defaults
 from gpurack.lab import cgroups, lay, network
@@ -70,7 +71,7 @@ def erase(host: RackHost) -> None:
 
 
 def configure(host: RackHost, *, memory: tuple[int, int] = MEMORY, cpus: int = CPUS) -> None:
-    """What the guest has from its next start on: MiB of each NUMA node, and CPUs (even, half on each node)."""
+    """What the guest has from its next start on: MiB of each NUMA node; CPUs (even, half on each node)."""
     if cpus < 2 or cpus % 2 or min(memory) < 512:
         raise ValueError(
             f"{cpus} CPUs and {memory} MiB make no guest: an even number, and 512 MiB on each node"
@@ -140,7 +141,7 @@ def leader(host: RackHost) -> int | None:
 
 
 def stop(host: RackHost, patience: float) -> None:
-    """Press the power button and wait up to `patience` seconds for the guest to end; then, or at 0, cut the power."""
+    """Press the power button and wait up to `patience` seconds for the guest to end; then cut the power."""
     pid = leader(host)
     if pid is not None:
         if patience > 0 and _press(host.folder / "qmp"):
@@ -157,15 +158,15 @@ def stop(host: RackHost, patience: float) -> None:
 
 
 def accelerator(kernel: Path, initrd: Path) -> str:
-    """`kvm` where a guest really boots by it, else emulation. Settled once for each machine, kernel and emulator:
-    /dev/kvm may open, and even run, on machines where no guest ever prints a line."""
+    """`kvm` where a guest really boots by it, else emulation. Settled once for each machine, kernel and
+    emulator: /dev/kvm may open on machines where no guest ever prints a line."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return EMULATION
     version = tool("qemu-system-x86_64", "--version").splitlines()[0]
     identity = (
         Path("/etc/machine-id").read_text() if Path("/etc/machine-id").exists() else os.uname().nodename
     )
-    key = hashlib.sha256("\n".join([identity, os.uname().release, version]).encode()).hexdigest()[:12]
+    key = hashlib.sha256(f"{identity}\n{os.uname().release}\n{version}".encode()).hexdigest()[:12]
     verdicts = Path(defaults.LAB_CACHE) / "acceleration.json"
     try:
         known = json.loads(verdicts.read_text())
@@ -191,19 +192,19 @@ def _boots(kernel: Path, initrd: Path) -> bool:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    assert probe.stdout is not None
-    os.set_blocking(probe.stdout.fileno(), False)
+    output = cast("IO[bytes]", probe.stdout)
+    os.set_blocking(output.fileno(), False)
     said, until = b"", time.monotonic() + PROBE_DEADLINE
     try:
         while time.monotonic() < until and b"Run /init" not in said:
-            said += probe.stdout.read() or b""
+            said += output.read() or b""
             if probe.poll() is not None:
                 break
             time.sleep(0.1)
     finally:
         probe.kill()
         probe.wait()
-        probe.stdout.close()
+        output.close()
     return b"Run /init" in said
 
 
