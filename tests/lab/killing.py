@@ -1,4 +1,4 @@
-"""How kill tests act: SIGKILL to the controller at a moment that they name, and what may be left afterwards."""
+"""How kill tests act: SIGKILL to the controller at a named moment, and what may be left afterwards."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ sort /etc/fstab /etc/hosts /etc/default/kubelet 2>/dev/null | grep -v '^#' | gre
 
 
 def assert_clean(host: str, *, site: Path) -> None:
-    """No temporary file, no bootstrap file, no unit of ours, no duplicate line, no held lock, no cordon, no token."""
+    """No temporary or bootstrap file, no unit of ours, no duplicate line, no cordon, no token."""
     left = harness.ssh(host, LEFTOVERS, site=site).out.split("\n")
     assert [line for line in left if line.strip()] == []
     cordoned = [

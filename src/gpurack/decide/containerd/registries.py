@@ -65,7 +65,7 @@ def _describe(table: tomlkit.TOMLDocument | tomlkit.items.Table, registry: Regis
 def serve(registries: Iterable[RegistryHosts], found: Mapping[str, Digest]) -> Decision:
     """Bring certs.d to the declared registries; files of others stay, ours that nobody declares go.
 
-    + found: every file under certs.d, by path
+    + found: the files that are looked at for containerd, by path; only those under certs.d count here
     """
     declared = tuple(registries)
     refused: list[Problem] = []
@@ -86,7 +86,9 @@ def serve(registries: Iterable[RegistryHosts], found: Mapping[str, Digest]) -> D
         if registry.login and any(urlsplit(one).scheme == "http" for one in registry.mirrors):
             notes.append(f"the login of {registry.name} crosses the network in clear: its mirror is http")
         steps += _writes(registry, files, found)
-    gone = sorted(path for path, file in found.items() if file.ours and path not in kept)
+    gone = sorted(
+        path for path, file in found.items() if file.ours and path not in kept and _registry_file(path)
+    )
     for path in gone:
         steps.append(Remove(path=path))
     for empty in sorted({path.rpartition("/")[0] for path in gone}):
@@ -115,6 +117,10 @@ def _writes(registry: RegistryHosts, files: Mapping[str, str], found: Mapping[st
             continue
         steps.append(Write(path=path, content=text, mode=mode, secret=mode == 0o600))
     return steps
+
+
+def _registry_file(path: str) -> bool:
+    return path.startswith(f"{CERTS}/")
 
 
 def sha256(text: str) -> str:
