@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import inspect
 import io
 import json
 import shutil
@@ -167,7 +168,7 @@ def stored(data: Path, image: Image) -> str | None:
 # --------------------------------------------------------------------------------------------- writing
 def _digest(image: Image, binaries: dict[str, Path]) -> str:
     parts = [json.dumps(asdict(image), sort_keys=True)]
-    parts.append(hashlib.sha256(Path(__file__).read_bytes()).hexdigest())
+    parts += [str(UNWANTED), *map(inspect.getsource, (_write, _tar, _unpack_debian))]
     parts += [binaries[name].parent.name for name in image.files.values()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 

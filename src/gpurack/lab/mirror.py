@@ -24,12 +24,13 @@ import yaml
 
 from gpurack import defaults
 from gpurack.errors import Problem, Refused
-from gpurack.lab import authority, daemons, images, packages, repository, servers
+from gpurack.lab import authority, daemons, images, packages, repository, servers, upstream
 from gpurack.lab.components import BUILD_PACKAGES, CACHE
 from gpurack.lab.daemons import Daemon, Place
 from gpurack.lab.process import Progress
 from gpurack.lab.recipes import KUBERNETES
 from gpurack.lab.repository import Layout
+from gpurack.lab.upstream import Upstream
 
 WEB, REGISTRY, REGISTRY_TLS, PROXY = 80, 5000, 5443, 3128
 USER = "rack"  # of the registry behind a login
@@ -43,6 +44,8 @@ DEBIAN_PACKAGES = (
     "dpkg",
     "iproute2",
 )
+
+Upstreams = dict[packages.Repository, Upstream]
 
 LAYOUTS: dict[packages.Repository, Layout] = {"kubernetes": "flat", "containerd": "dists"}
 # where the vendors serve the same repositories: for what follows their documentation to the letter
@@ -97,9 +100,34 @@ def ensure(progress: Progress, mirror: Mirror = RACK) -> None:
     fill(progress, mirror)
 
 
-def prepare(progress: Progress, mirror: Mirror = RACK) -> None:
-    """What needs no network of the rack: components, packages, repositories, image layouts."""
+def vendors(cache: Path = CACHE) -> Upstreams:
+    """The vendors' repositories whose public key a person has put into <cache>/vendor-keys/<name>.asc."""
+    minor = KUBERNETES.rpartition(".")[0]
+    known: Upstreams = {
+        "kubernetes": Upstream(
+            uri=f"https://pkgs.k8s.io/core:/stable:/v{minor}/deb",
+            suite="/",
+            key=cache / "vendor-keys" / "kubernetes.asc",
+        ),
+        "containerd": Upstream(
+            uri="https://download.docker.com/linux/debian",
+            suite=repository.SUITE,
+            component=repository.COMPONENT,
+            key=cache / "vendor-keys" / "containerd.asc",
+        ),
+    }
+    return {name: vendor for name, vendor in known.items() if vendor.key.is_file()}
+
+
+def prepare(progress: Progress, mirror: Mirror = RACK, upstreams: Upstreams | None = None) -> None:
+    """What needs no network of the rack: components, packages, repositories, image layouts.
+
+    + upstreams: asked first for each exact version, which is built here where they lack it or do not
+      answer; by default `vendors(cache)`
+    """
     debs = packages.build(progress, mirror.cache)
+    for name, vendor in (vendors(mirror.cache) if upstreams is None else upstreams).items():
+        debs[name] = upstream.replace(debs[name], vendor, progress, mirror.cache)
     for name, layout in LAYOUTS.items():
         signed_by = repository.key(name, mirror.root / "gnupg", mirror.keys)
         folder = mirror.www / "apt" / name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import inspect
 import os
 import shutil
 import subprocess
@@ -123,7 +124,7 @@ def _identity(debs: Iterable[Path], layout: str, signed_by: Key, valid_until: st
     for deb in sorted(debs):
         state = deb.stat()
         parts.append(f"{deb.parent.name}/{deb.name} {state.st_size}")
-    parts.append(hashlib.sha256(Path(__file__).read_bytes()).hexdigest())
+    parts += map(inspect.getsource, (publish, _release))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest() + "\n"
 
 
