@@ -11,7 +11,18 @@ from datetime import datetime
 
 from gpurack.decide import kubeadm, kubeadm_config
 from gpurack.decide.certificates import Certificate
-from gpurack.decide.decision import Await, Decision, Disruption, Run, Step, Transact, Write, refuse, settled
+from gpurack.decide.decision import (
+    Await,
+    Decision,
+    Disruption,
+    Remove,
+    Run,
+    Step,
+    Transact,
+    Write,
+    refuse,
+    settled,
+)
 from gpurack.decide.kubeadm import RESET, Traces, recorded
 from gpurack.decide.kubeadm_config import INIT_CONFIG, Init
 from gpurack.errors import Problem
@@ -46,13 +57,25 @@ class Held:
     client: Certificate
 
 
+def clear(found: Traces, known: Elsewhere) -> Decision:
+    """Reset an init of ours that did not come to its end: first thing in a deploy."""
+    if not found.unfinished_init:
+        return settled("no unfinished init")
+    pin = found.ca.pin if isinstance(found.ca, Certificate) else None
+    if known.answers or (pin and pin in known.recorded):
+        return refuse(_in_use(found))
+    return Decision(
+        reason="an earlier kubeadm init did not come to its end",
+        steps=(RESET, Remove(path=MARK)),
+        disruption=Disruption.DRAIN,
+    )
+
+
 def init(wanted: Init, found: Traces, known: Elsewhere) -> Decision:
     """Make the first control plane, or say why not."""
     if found.unfinished_init:
-        pin = found.ca.pin if isinstance(found.ca, Certificate) else None
-        if known.answers or (pin and pin in known.recorded):
-            return refuse(_in_use(found))
-        return _init(wanted, reset=True, reason="an earlier kubeadm init did not come to its end")
+        # Cleared before; while planning it still counts as the init that follows.
+        return _init(wanted, reason="an earlier kubeadm init did not come to its end")
     if found.parts >= WHOLE and found.kubelet_conf is not None:
         return settled("the control plane is there")
     if not found.parts and found.kubelet_conf is None and found.ca is None:
@@ -60,7 +83,9 @@ def init(wanted: Init, found: Traces, known: Elsewhere) -> Decision:
             return refuse(_reinstalled(wanted))
         if kubeadm.KUBELET_PORT in found.listening:
             return refuse(kubeadm.port_taken())
-        return _init(wanted, reset=found.config or found.client is not None, reason="no control plane yet")
+        if found.config or found.client is not None:
+            return refuse(_partial(found))
+        return _init(wanted, reason="no control plane yet")
     return refuse(_partial(found))
 
 
@@ -99,9 +124,8 @@ def sign(name: str, manifest: str, *, reason: str) -> Decision:
     )
 
 
-def _init(wanted: Init, *, reset: bool, reason: str) -> Decision:
-    steps: tuple[Step, ...] = (RESET,) if reset else ()
-    steps += (
+def _init(wanted: Init, *, reason: str) -> Decision:
+    steps: tuple[Step, ...] = (
         Write(path=MARK, content="kubeadm init began; this file goes away when it is done\n", mode=0o600),
         Write(
             path=INIT_CONFIG,

@@ -122,7 +122,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """+ action: `reset` means reset and then join; + reason: for the plan row."""
+    """+ action: `reset` means reset, then join; + reason: for the plan row."""
 
     action: str
     reason: str
@@ -208,8 +208,8 @@ def join(verdict: Verdict, found: Traces, wanted: Join) -> Decision:
                 reason="a join configuration of an earlier run is left", steps=(Remove(path=JOIN_CONFIG),)
             )
         return settled(verdict.reason, notes=verdict.notes)
-    steps: tuple[Step, ...] = (RESET,) if verdict.action == "reset" else ()
-    steps += (
+    # A half state was cleared before; while planning it still counts as the join that it becomes.
+    steps: tuple[Step, ...] = (
         Write(
             path=JOIN_CONFIG,
             content=kubeadm_config.join(wanted),
@@ -219,8 +219,18 @@ def join(verdict: Verdict, found: Traces, wanted: Join) -> Decision:
         ),
         Transact(unit="kubeadm-join", script=recorded("join", JOIN_CONFIG), why="join the cluster"),
     )
-    disruption = Disruption.DRAIN if verdict.action == "reset" else Disruption.KUBELET_RESTART
-    return Decision(reason=verdict.reason, steps=steps, disruption=disruption, notes=verdict.notes)
+    return Decision(
+        reason=verdict.reason, steps=steps, disruption=Disruption.KUBELET_RESTART, notes=verdict.notes
+    )
+
+
+def clear(verdict: Verdict) -> Decision:
+    """Reset a half-finished join: first thing in a deploy, because kubelet can't come up in such a state."""
+    if verdict.refused:
+        return refuse(*verdict.refused)
+    if verdict.action != "reset":
+        return settled(f"no half-finished join: {verdict.reason}")
+    return Decision(reason=verdict.reason, steps=(RESET,), disruption=Disruption.DRAIN)
 
 
 def recorded(verb: str, config: str, *, flags: str = "", then: str = "") -> str:

@@ -15,7 +15,7 @@ from gpurack.decide import control_plane, endpoint, kubeadm
 from gpurack.decide.certificates import Certificate
 from gpurack.decide.control_plane import INIT_LOG, Elsewhere
 from gpurack.decide.decision import refuse, settled
-from gpurack.decide.kubeadm import JOIN_LOG, Goal
+from gpurack.decide.kubeadm import JOIN_LOG, Goal, Traces, Verdict
 from gpurack.decide.kubeadm_config import Init, Join, ignored
 from gpurack.decide.kubeadm_output import classify
 from gpurack.decide.liveness import Api
@@ -42,10 +42,7 @@ def init(*, node: Node) -> Iterator[PyinfraCommand]:
     if node.name != first.name:
         yield from carry_out(refuse(_one_only(node, first.name)))
         return
-    api, _ = cluster.asked()
-    record = cluster.recorded()
-    known = Elsewhere(recorded=frozenset(record.pins) if record else frozenset(), answers=api is Api.ANSWERS)
-    decision = control_plane.init(_init(node), read(KubeadmTraces), known)
+    decision = control_plane.init(_init(node), read(KubeadmTraces), _elsewhere())
     if decision.steps and executing():
         at_end(_withdrawal())
     yield from carry_out(decision)
@@ -85,19 +82,26 @@ def kubeconfig(*, node: Node) -> Iterator[PyinfraCommand]:
 
 @operation()
 @guarded
-def join(*, node: Node) -> Iterator[PyinfraCommand]:
-    """Join the host, or bring a half-finished join to its end, or say why not; then see its Node."""
+def clear(*, node: Node) -> Iterator[PyinfraCommand]:
+    """Reset a half-finished join or init of a host that is not live, before its kubelet is waited for."""
     found = read(KubeadmTraces)
+    if node.role == "control-plane":
+        yield from carry_out(control_plane.clear(found, _elsewhere()))
+        return
+    if cluster.asked()[0] is not Api.ANSWERS:
+        # Only a member comes this far without an API (`cluster.admit`); its files can't be judged now.
+        yield from carry_out(settled("judged when the API answers"))
+        return
+    yield from carry_out(kubeadm.clear(_verdict(node, found)[1]))
+
+
+@operation()
+@guarded
+def join(*, node: Node) -> Iterator[PyinfraCommand]:
+    """Join the host, or say why not; then see its Node."""
+    found = read(KubeadmTraces)
+    name, verdict = _verdict(node, found)
     connection, who = cluster.trusted()
-    known = cluster.all_nodes()
-    name = cluster.called(node, found, known)
-    goal = Goal(
-        name=name,
-        address=node.host.address,
-        servers=(endpoint.parse(node.site.cluster.endpoint).url,),
-        pins=frozenset(who.pins),
-    )
-    verdict = kubeadm.judge(found, goal, known.get(name))
     goes = verdict.joins and executing() and not liveness(node.name)[0]
     token = once("join token", _mint) if goes else PLANNED
     wanted = _join(node, name, token, who.pins)
@@ -114,6 +118,26 @@ def join(*, node: Node) -> Iterator[PyinfraCommand]:
             deadline=NODE_APPEARS,
         )
         cluster.joined()[node.name] = True
+
+
+def _verdict(node: Node, found: Traces) -> tuple[str, Verdict]:
+    """The name of the Node, and what has to happen to its host."""
+    _, who = cluster.trusted()
+    known = cluster.all_nodes()
+    name = cluster.called(node, found, known)
+    goal = Goal(
+        name=name,
+        address=node.host.address,
+        servers=(endpoint.parse(node.site.cluster.endpoint).url,),
+        pins=frozenset(who.pins),
+    )
+    return name, kubeadm.judge(found, goal, known.get(name))
+
+
+def _elsewhere() -> Elsewhere:
+    api, _ = cluster.asked()
+    record = cluster.recorded()
+    return Elsewhere(recorded=frozenset(record.pins) if record else frozenset(), answers=api is Api.ANSWERS)
 
 
 def _has_network(node: Node, seen: NodeInApi) -> bool:

@@ -135,19 +135,24 @@ def test_any_traces_have_one_verdict_and_nothing_complete_or_foreign_is_ever_res
         config=config,
     )
     verdict = judge(found, GOAL, node)
-    steps = kubeadm.join(verdict, found, WANTED).steps
+    steps = kubeadm.join(verdict, found, WANTED).steps + kubeadm.clear(verdict).steps
     if verdict.standing in (Standing.MEMBER, Standing.FOREIGN, Standing.FRESH) or verdict.refused:
         assert kubeadm.RESET not in steps
     if verdict.refused:
         assert not steps
 
 
-def test_a_half_state_is_reset_and_joined_in_one_go_as_the_class_that_a_live_host_owes() -> None:
+def test_a_half_state_is_reset_as_a_class_that_a_live_host_owes_and_then_joined() -> None:
     found = replace(BARE, bootstrap_conf=CONF)
-    decision = kubeadm.join(judge(found, GOAL, None), found, WANTED)
-    assert [type(step) for step in decision.steps] == [Transact, Write, Transact]
-    assert decision.steps[0] == kubeadm.RESET
-    assert decision.disruption is Disruption.DRAIN
+    verdict = judge(found, GOAL, None)
+    assert kubeadm.clear(verdict).steps == (kubeadm.RESET,)
+    assert kubeadm.clear(verdict).disruption is Disruption.DRAIN
+    assert [type(step) for step in kubeadm.join(verdict, found, WANTED).steps] == [Write, Transact]
+
+
+def test_a_bare_host_and_a_member_have_nothing_to_clear() -> None:
+    assert not kubeadm.clear(judge(BARE, GOAL, None)).steps
+    assert not kubeadm.clear(judge(JOINED, GOAL, NODE)).steps
 
 
 def test_the_token_is_in_one_secret_file_that_goes_away_with_the_join_whatever_happens() -> None:
