@@ -168,7 +168,7 @@ def stored(data: Path, image: Image) -> str | None:
 # --------------------------------------------------------------------------------------------- writing
 def _digest(image: Image, binaries: dict[str, Path]) -> str:
     parts = [json.dumps(asdict(image), sort_keys=True)]
-    parts += [str(UNWANTED), *map(inspect.getsource, (_write, _tar, _unpack_debian))]
+    parts += [str(UNWANTED), *(inspect.getsource(made_by) for made_by in (_write, _tar, _unpack_debian))]
     parts += [binaries[name].parent.name for name in image.files.values()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 

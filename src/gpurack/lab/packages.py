@@ -167,7 +167,7 @@ def build(progress: Progress, cache: Path = CACHE) -> dict[Repository, tuple[Pat
 
 def _digest(package: Package, binaries: dict[str, Path]) -> str:
     parts = hashlib.sha256(repr(package).encode() + control(package, "", 0).encode())
-    parts.update("".join(map(inspect.getsource, (_lay, _dpkg_deb))).encode())
+    parts.update((inspect.getsource(_lay) + inspect.getsource(_dpkg_deb)).encode())
     for path in sorted((HERE / "debs" / package.name).rglob("*")):
         parts.update(str(path.relative_to(HERE)).encode())
         if path.is_file():

@@ -124,7 +124,7 @@ def _identity(debs: Iterable[Path], layout: str, signed_by: Key, valid_until: st
     for deb in sorted(debs):
         state = deb.stat()
         parts.append(f"{deb.parent.name}/{deb.name} {state.st_size}")
-    parts += map(inspect.getsource, (publish, _release))
+    parts += [inspect.getsource(publish), inspect.getsource(_release)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest() + "\n"
 
 
