@@ -62,3 +62,6 @@ NODE_APPEARS = 90.0  # seconds from the end of a join to a Node with a pod CIDR;
 NODE_READY = 300.0  # seconds from a laid pod network to Ready; kubelet looks every 10, emulation is ten times slower
 KEY_FETCH_LIMIT = 20  # seconds that a vendor may take to hand out its signing key
 KEY_SIZE_LIMIT = 2**20  # bytes; the keys in question have 1 to 4 KiB
+
+# ---------------------------------------------------------------------------- containerd
+CRI_DEADLINE = 90  # seconds until CRI answers: a start takes one or two, with a node full of containers a minute

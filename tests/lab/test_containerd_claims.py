@@ -264,7 +264,7 @@ def test_unknown_keys_are_found_in_what_containerd_says(
 def test_a_dump_hides_a_missing_import_and_the_daemon_dies_of_it(containerd: Path, tmp_path: Path) -> None:
     write(tmp_path, "config.toml", f'version = 3\nimports = ["{tmp_path}/not-there.toml"]\n')
     assert dump(containerd, tmp_path / "config.toml")[2] == 0
-    started = _start(containerd, tmp_path)
+    started = start(containerd, tmp_path)
     assert started.wait(10) != 0
     assert started.stderr is not None
     assert "not-there.toml: no such file or directory" in started.stderr.read().decode()
@@ -334,12 +334,12 @@ def test_what_we_refuse_before_a_restart_really_keeps_cri_from_loading(
     assert config.plan(WANTED, {config.ROOT: ConfigFile(path=config.ROOT, text=text)}).refused
     write(tmp_path, "config.toml", text)
     assert dump(containerd, tmp_path / "config.toml")[2] == 0  # a dump says nothing of it
-    started = _start(containerd, tmp_path)
+    started = start(containerd, tmp_path)
     said = _until_serving(started, tmp_path)
     assert symptom in said
 
 
-def _start(program: Path, folder: Path) -> subprocess.Popen[bytes]:
+def start(program: Path, folder: Path) -> subprocess.Popen[bytes]:
     arguments = ["--config", folder / "config.toml", "--root", folder / "root", "--state", folder / "state"]
     return subprocess.Popen(
         [program, *arguments, "--address", folder / "s.sock"],
@@ -350,6 +350,12 @@ def _start(program: Path, folder: Path) -> subprocess.Popen[bytes]:
 
 def _until_serving(started: subprocess.Popen[bytes], folder: Path) -> str:
     """What the daemon said until it answered on its socket; it is ended then."""
+    await_socket(started, folder)
+    started.terminate()
+    return started.communicate(timeout=20)[1].decode()
+
+
+def await_socket(started: subprocess.Popen[bytes], folder: Path) -> None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline and started.poll() is None:
         with socket.socket(socket.AF_UNIX) as one:
@@ -358,6 +364,4 @@ def _until_serving(started: subprocess.Popen[bytes], folder: Path) -> str:
             except OSError:
                 time.sleep(0.1)
             else:
-                break
-    started.terminate()
-    return started.communicate(timeout=20)[1].decode()
+                return

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from gpurack import defaults
 from gpurack.decide.containerd import candidates, config, schema, symptoms, unit
 from gpurack.decide.containerd.config import ROOT, Plan
 from gpurack.decide.containerd.models import Snapshot, Version, Wanted
@@ -27,7 +28,6 @@ from gpurack.errors import Problem
 
 NOTE = "/run/gpurack-containerd"  # pid, start time and fingerprint of the process last seen in order
 ASIDE = "/etc/containerd/config.toml.before-gpurack"
-CRI_DEADLINE = 90  # seconds; starting takes one or two, with thousands of containers to find again a minute
 _CRICTL = f"timeout 10 crictl --runtime-endpoint unix://{candidates.SOCKET} --timeout 8s info"
 CRI_READY = f"""{_CRICTL} 2>/dev/null | tr -d ' \\n' | grep -q '"status":true,"type":"RuntimeReady"'"""
 
@@ -70,7 +70,7 @@ def serve(wanted: Wanted, found: Snapshot, *, executing: bool) -> Decision:
 
     unknown = symptoms.unknown_keys(found.judged, found.files)
     ignored = [problem for problem in unknown if not problem.where or problem.where.file != config.DROP_IN]
-    if restart and ignored and (executing or _installed(found) == wanted.version):
+    if ignored and (restart or plan.texts) and (executing or _installed(found) == wanted.version):
         return refuse(*ignored)
 
     steps = [*_writes(plan), *unit_steps]
@@ -168,7 +168,7 @@ def _restart(found: Snapshot) -> list[Step]:
         Await(
             probe=CRI_READY,
             reason="containerd answers on its CRI socket",
-            deadline=CRI_DEADLINE,
+            deadline=defaults.CRI_DEADLINE,
             journal=candidates.UNIT,
         ),
     ]
