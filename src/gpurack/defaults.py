@@ -64,4 +64,4 @@ KEY_FETCH_LIMIT = 20  # seconds that a vendor may take to hand out its signing k
 KEY_SIZE_LIMIT = 2**20  # bytes; the keys in question have 1 to 4 KiB
 
 # ---------------------------------------------------------------------------- containerd
-CRI_DEADLINE = 90  # seconds until CRI answers: a start takes one or two, with a node full of containers a minute
+CRI_DEADLINE = 90  # seconds until CRI answers: a start takes one or two, with hundreds of containers a minute
