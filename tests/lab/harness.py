@@ -74,9 +74,9 @@ def changed(ran: Ran) -> dict[str, list[str]]:
     report = json.loads(ran.out[ran.out.index("{") :])
     found: dict[str, list[str]] = {}
     for operation in report["results"]["operations"]:
-        for host, result in operation["hosts"].items():
-            if result != "no_change":
-                found.setdefault(host, []).append(f"{'/'.join(operation['names'])}: {result}")
+        for outcome in ("success", "error"):
+            for host in operation[outcome]:
+                found.setdefault(host, []).append(f"{operation['name']}: {outcome}")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -29,14 +29,16 @@ P = ParamSpec("P")
 _STALE_LIMIT = 3  # times that an operation is thought through again because another run came first
 
 
-def guarded(function: Callable[P, Iterator[PyinfraCommand]]) -> Callable[P, Iterator[PyinfraCommand]]:
+def guarded(
+    function: Callable[P, Iterator[PyinfraCommand]],
+) -> Callable[P, Generator[PyinfraCommand, None, None]]:
     """Under `@operation()`: an exception fails this host only, with its problems on the last screen.
 
     pyinfra would end the whole run for an exception, or carry on with the default of a failed fact.
     """
 
     @wraps(function)
-    def operation(*args: P.args, **kwargs: P.kwargs) -> Iterator[PyinfraCommand]:
+    def operation(*args: P.args, **kwargs: P.kwargs) -> Generator[PyinfraCommand, None, None]:
         host = this_host()
         if not executing() and host in host.state.failed_hosts:
             return
