@@ -26,10 +26,11 @@ from gpurack.facts.probe import Probe, in_c_locale
 
 ETC = "/etc/containerd"
 
-_SHOW = """if test -f "$file"; then stat -Lc 'file=%.9Z %n' "$file"; sed 's/^/text=/' "$file"; fi"""
+# Few processes for many files: when each changed, then whose the lines are and the lines.
+_SHOW = """stat -Lc 'file=%.9Z %n' "$@"; awk 'FNR == 1 { print "in=" FILENAME } { print "text=" $0 }' "$@" """
 
-# One answer of `key=value` lines. A file is a `file=` line and its lines as `text=`. Files that may hold
-# logins answer with their hash alone, so no secret of ours travels back.
+# One answer of `key=value` lines. Files that may hold logins answer with their hash alone: no secret of ours
+# travels back.
 _SCRIPT = rf"""
 put() {{ printf '%s=%s\n' "$1" "$2"; }}
 put now "$(date +%s.%N)"
@@ -51,8 +52,9 @@ grep -HoE '^ExecStart=[-@:+!]*[^ ]*/containerd( |$)' /etc/systemd/system/*.servi
   sed 's/^/exec=/'
 systemctl show {UNIT} -p LoadState -p ActiveState -p UnitFileState -p NeedDaemonReload -p MainPID \
   -p DropInPaths | sed 's/^/unit_/'
-for comm in $(grep -lx containerd /proc/[0-9]*/comm 2>/dev/null); do
-  proc=${{comm%/comm}}
+names=$(grep -HxE 'containerd|kubelet' /proc/[0-9]*/comm 2>/dev/null)
+others=$(printf '%s\n' "$names" | grep -c ':containerd$')
+for proc in $(printf '%s\n' "$names" | sed -n 's|/comm:containerd$||p'); do
   put pid "${{proc#/proc/}}"
   put exe "$(readlink "$proc/exe")"
   put arguments "$(tr '\000\n' '\t ' <"$proc/cmdline")"
@@ -60,22 +62,24 @@ for comm in $(grep -lx containerd /proc/[0-9]*/comm 2>/dev/null); do
   put unit "$(grep -oE '[^/]+\.service' "$proc/cgroup" | tail -n1)"
   put memlock "$(sed -n 's/^Max locked memory *\([^ ]*\) .*/\1/p' "$proc/limits")"
 done
-ss -xlpnH 2>/dev/null | grep '"containerd"' | sed 's/^/socket=/'
-find -L {ETC} -maxdepth 3 -name '*.toml' -type f ! -path '{CERTS}/*' 2>/dev/null | while read -r file; do
-  {_SHOW}
-done
+if test "$others" -gt 1 || test "$programs" != {BINARY}; then  # only then somebody asks whose socket is whose
+  ss -xlpnH 2>/dev/null | grep '"containerd"' | sed 's/^/socket=/'
+fi
+set -- $(find -L {ETC} -maxdepth 3 -name '*.toml' -type f ! -path '{CERTS}/*' 2>/dev/null)
+if test $# -gt 0; then {_SHOW}; fi
+set --
 for file in {CERTS}/*/* {DROP_IN} {ENVIRONMENT} {BUNDLE} /etc/crictl.yaml; do
-  test -f "$file" || continue
-  case $(head -n1 "$file") in '# Managed by gpurack'*) ours=yes;; *) ours=no;; esac
-  put digest "$(sha256sum <"$file" | cut -d' ' -f1) $(stat -Lc '%a %.9Z' "$file") $ours $file"
+  if test -f "$file"; then set -- "$@" "$file"; fi
 done
-if test -x {BINARY} && test -f {ROOT}; then
-  {BINARY} --config {ROOT} config dump 2>&1 >/dev/null | head -n 100 | sed 's/^/judged=/'
+if test $# -gt 0; then
+  stat -Lc 'state=%a %.9Z %n' "$@"
+  sha256sum -- "$@" | sed 's/^/sha256=/'
+  awk 'FNR == 1 && /^# Managed by gpurack/ {{ print "ours=" FILENAME }}' "$@"
 fi
 if test -r {NOTE}; then put ran "$(cat {NOTE})"; fi
-kubelet=$(grep -lx kubelet /proc/[0-9]*/comm 2>/dev/null | head -n1)
+kubelet=$(printf '%s\n' "$names" | sed -n 's|/comm:kubelet$||p' | head -n1)
 if test -n "$kubelet" || test -e /var/lib/kubelet/config.yaml; then put kubelet yes; else put kubelet no; fi
-if test -n "$kubelet"; then tr '\000' '\n' <"${{kubelet%/comm}}/cmdline" | sed 's/^/kubelet_argument=/'; fi
+if test -n "$kubelet"; then tr '\000' '\n' <"$kubelet/cmdline" | sed 's/^/kubelet_argument=/'; fi
 grep -oE -- '--container-runtime-endpoint=[^" ]+' /var/lib/kubelet/kubeadm-flags.env 2>/dev/null |
   sed 's/^/kubelet_argument=/'
 sed -n 's/^containerRuntimeEndpoint: */kubelet_file=/p' /var/lib/kubelet/config.yaml 2>/dev/null
@@ -98,30 +102,50 @@ class ContainerdSnapshot(Probe[Snapshot]):
         return parse(text)
 
 
+class ContainerdSays(Probe[tuple[str, ...]]):
+    """What containerd itself says of the files that lie there now: unknown keys, broken files. Empty is good.
+
+    Read only when something is about to change: it costs a tenth of a second.
+    """
+
+    prefetch = False
+    script = f"""if test -x {BINARY} && test -f {ROOT}; then
+  {BINARY} --config {ROOT} config dump 2>&1 >/dev/null | head -n 100
+fi"""
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return tuple(line for line in text.split("\n") if line)
+
+
 class ConfigFiles(Probe[dict[str, ConfigFile]]):
     """Files that imports name outside `/etc/containerd`. + patterns: absolute paths, with `*`."""
 
     def command(self, patterns: tuple[str, ...]) -> str:  # type: ignore[override]
         safe = " ".join(re.sub(r"([^A-Za-z0-9_./*?\[\]-])", r"\\\1", pattern) for pattern in patterns)
-        return in_c_locale(f"for file in {safe}; do {_SHOW}; done")
+        there = f'for file in {safe}; do if test -f "$file"; then set -- "$@" "$file"; fi; done'
+        return in_c_locale(f"set --; {there}; if test $# -gt 0; then {_SHOW}; fi")
 
     def parse(self, text: str) -> dict[str, ConfigFile]:
         return parse_files(text)
 
 
 def parse_files(text: str) -> dict[str, ConfigFile]:
-    """`file=` and `text=` lines, by path."""
-    heads: list[tuple[str, float]] = []
+    """`file=` lines (when it changed), and the lines of each file after its `in=`, by path."""
+    changed: dict[str, float] = {}
     lines: dict[str, list[str]] = defaultdict(list)
+    path = ""
     for line in text.split("\n"):
         key, _, value = line.partition("=")
         if key == "file":
-            changed, _, path = value.partition(" ")
-            heads.append((path, float(changed)))
+            moment, _, name = value.partition(" ")
+            changed[name] = float(moment)
+        elif key == "in":
+            path = value
         elif key == "text":
-            lines[heads[-1][0]].append(value + "\n")
+            lines[path].append(value + "\n")
     return {
-        path: ConfigFile(path=path, text="".join(lines[path]), changed=changed) for path, changed in heads
+        name: ConfigFile(path=name, text="".join(lines[name]), changed=moment)
+        for name, moment in changed.items()
     }
 
 
@@ -152,10 +176,9 @@ def parse(text: str) -> Snapshot:
         daemons=tuple(_daemon(one, values, booted) for one in daemons),
         service=_service(values),
         files=parse_files(text),
-        digests={digest.path: digest for digest in map(_digest, values["digest"])},
+        digests=_digests(values),
         kubelet_endpoint=_endpoint(values) if values["kubelet"][0] == "yes" else None,
         containers=int(values["containers"][0]),
-        judged=tuple(values["judged"]),
         ran=_ran(values["ran"]),
         cri=_cri(values),
     )
@@ -213,9 +236,19 @@ def _socket(line: str) -> str:
     return next((part for part in line.split() if part.startswith(("/", "@"))), "?")
 
 
-def _digest(value: str) -> Digest:
-    sha256, mode, changed, ours, path = value.split(" ", 4)
-    return Digest(path=path, sha256=sha256, mode=int(mode, 8), changed=float(changed), ours=ours == "yes")
+def _digests(values: dict[str, list[str]]) -> dict[str, Digest]:
+    hashes = {path: sha256 for sha256, path in (value.split("  ", 1) for value in values["sha256"])}
+    digests = {}
+    for value in values["state"]:
+        mode, changed, path = value.split(" ", 2)
+        digests[path] = Digest(
+            path=path,
+            sha256=hashes[path],
+            mode=int(mode, 8),
+            changed=float(changed),
+            ours=path in values["ours"],
+        )
+    return digests
 
 
 def _endpoint(values: dict[str, list[str]]) -> str:

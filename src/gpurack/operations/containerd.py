@@ -16,7 +16,7 @@ from gpurack.decide.containerd.tables import Broken
 from gpurack.decide.decision import Decision, Write, settled
 from gpurack.engine import carry_out, conceal, executing, guarded, once, read, resolve
 from gpurack.errors import Refused
-from gpurack.facts.containerd import ETC, ConfigFiles, ContainerdSnapshot
+from gpurack.facts.containerd import ETC, ConfigFiles, ContainerdSays, ContainerdSnapshot
 from gpurack.site.models import Node, Registry
 from gpurack.site.secrets import is_reference
 
@@ -64,7 +64,11 @@ def serve(*, node: Node) -> Iterator[PyinfraCommand]:
     + node: the host; its stack pins the version, which decides the schema
     """
     wanted = _wanted(node)
-    decision = decide.serve(wanted, _snapshot(), executing=executing())
+    found = _snapshot()
+    decision = decide.serve(wanted, found, executing=executing())
+    if decision.steps:
+        found = replace(found, judged=read(ContainerdSays))
+        decision = decide.serve(wanted, found, executing=executing())
     acted = False
     for command in carry_out(decision):
         acted = True

@@ -24,7 +24,6 @@ def test_a_joined_host_is_read_whole() -> None:
     daemon = found.daemon
     assert daemon is not None
     assert daemon.unit == "containerd.service"
-    assert "/run/containerd/containerd.sock" in daemon.sockets
     assert daemon.config == "/etc/containerd/config.toml"
     assert found.kubelet_endpoint == "unix:///run/containerd/containerd.sock"
     assert found.cri.ready
@@ -32,6 +31,17 @@ def test_a_joined_host_is_read_whole() -> None:
     assert found.containers == 14
     assert found.ran is not None
     assert (found.ran.pid, found.ran.ticks) == (daemon.pid, daemon.ticks)
+
+
+def test_sockets_are_told_apart_by_process_where_there_is_more_than_one_containerd() -> None:
+    said = (
+        "socket=u_str LISTEN 0      4096    /run/containerd/containerd.sock 259181 * 0 "
+        'users:(("containerd",pid=1087,fd=15))\n'
+        "socket=u_str LISTEN 0      4096    /run/node-agent/containerd.sock 259190 * 0 "
+        'users:(("containerd",pid=108,fd=15))\n'
+    )
+    (daemon,) = parse(JOINED + said).daemons
+    assert daemon.sockets == ("/run/containerd/containerd.sock",)
 
 
 def test_files_written_before_the_start_are_older_than_the_process_to_the_hundredth() -> None:
@@ -99,7 +109,7 @@ def test_a_process_of_a_replaced_program_keeps_its_path() -> None:
 
 @given(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])))
 def test_any_line_of_a_file_comes_back_as_it_was(line: str) -> None:
-    (file,) = parse_files(f"file=1.5 /etc/a b.toml\ntext={line}\ntext=\n").values()
+    (file,) = parse_files(f"file=1.5 /etc/a b.toml\nin=/etc/a b.toml\ntext={line}\ntext=\n").values()
     assert (file.path, file.changed, file.text) == ("/etc/a b.toml", 1.5, f"{line}\n\n")
 
 
@@ -131,11 +141,13 @@ def test_imports_outside_are_read_by_glob_and_their_names_never_become_shell(tmp
     (tmp_path / "a b.toml").write_text("x = 1\n")
     (tmp_path / "$(touch c).toml").write_text("y = 2\n")
     patterns = (f"{tmp_path}/a b.toml", f"{tmp_path}/$(touch {tmp_path}/c).toml", f"{tmp_path}/$*.toml")
-    script = ConfigFiles().command(patterns)
+    (tmp_path / "empty.toml").write_text("")
+    script = ConfigFiles().command((*patterns, f"{tmp_path}/empty.*", f"{tmp_path}/not-there"))
     done = subprocess.run(["dash", "-c", script], capture_output=True, text=True, check=True)
     found = parse_files(done.stdout)
     assert {path.rpartition("/")[2]: file.text for path, file in found.items()} == {
         "a b.toml": "x = 1\n",
         "$(touch c).toml": "y = 2\n",
+        "empty.toml": "",
     }
     assert not (tmp_path / "c").exists()

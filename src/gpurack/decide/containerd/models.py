@@ -119,7 +119,8 @@ class Snapshot:
     + digests: hosts.toml, certificates, unit drop-in, environment file, by path
     + kubelet_endpoint: as kubelet is told; None when kubelet is not set up
     + containers: how many containers run now
-    + judged: lines that containerd itself printed about the files on disk (`config dump`)
+    + judged: lines that containerd itself printed about the files on disk (`config dump`); asked for before
+      a change only
     """
 
     now: float = 0.0
