@@ -13,6 +13,9 @@ have_python() { python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_in
 install() {
     [ "$(id -u)" = 0 ] || stop "these packages are missing: $*" "run as root: apt-get install $*"
     say "installing $*"
+    # docker-registry and others would start themselves; the lab runs its own inside the rack.
+    policy=/usr/sbin/policy-rc.d
+    [ -e $policy ] || { trap 'rm -f /usr/sbin/policy-rc.d' EXIT; printf '#!/bin/sh\nexit 101\n' >$policy; chmod 755 $policy; }
     apt-get update -qq || stop "apt-get update failed" "repair this machine's package sources, then run it again"
     DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get install -y -qq --no-install-recommends "$@" \
         >/dev/null || stop "apt-get install failed" "run it by hand to see why: apt-get install $*"
@@ -42,8 +45,9 @@ free=$(df -Pk "$cache" | awk 'NR==2 {print int($4 / 1048576)}')
 missing=
 for pair in mmdebstrap:mmdebstrap systemd-nspawn:systemd-container docker-registry:docker-registry skopeo:skopeo \
     apt-ftparchive:apt-utils qemu-system-x86_64:qemu-system-x86 mke2fs:e2fsprogs ip:iproute2 iptables:iptables \
-    gpg:gpg gcc:gcc pkg-config:pkg-config dpkg-deb:dpkg ssh:openssh-client; do
+    gpg-agent:gnupg gcc:gcc pkg-config:pkg-config dpkg-deb:dpkg ssh:openssh-client; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair#*:}"
 done
+[ -e /usr/lib/$(uname -m)-linux-gnu/libc.a ] || missing="$missing libc6-dev"
 [ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
 [ -z "$missing" ] || install $missing
