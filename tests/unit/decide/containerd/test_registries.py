@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpurack.decide.containerd import unit
 from gpurack.decide.containerd.models import Digest, Login, RegistryHosts
 from gpurack.decide.containerd.registries import hosts_file, serve, sha256
 from gpurack.decide.decision import Decision, Disruption, Remove, Run, Write
@@ -88,6 +89,14 @@ def test_what_nobody_declares_any_more_is_removed_if_it_is_ours() -> None:
     assert [step.path for step in decision.steps if isinstance(step, Remove)] == [CA, PATH]
     assert [step.script.split()[0] for step in decision.steps if isinstance(step, Run)] == ["rmdir"]
     assert serve([], {path: replace(one, ours=False) for path, one in found.items()}).steps == ()
+
+
+@pytest.mark.parametrize("path", [unit.DROP_IN, unit.ENVIRONMENT, unit.BUNDLE, "/etc/crictl.yaml"])
+def test_files_of_ours_elsewhere_are_not_registries_and_stay(path: str) -> None:
+    """The snapshot brings them along; a second run once removed what the first had written."""
+    first = serve([TWO], {})
+    assert serve([TWO], done(first) | digest(path, "x")).steps == ()
+    assert serve([], digest(path, "x")).steps == ()
 
 
 def test_a_certificate_that_is_no_longer_declared_goes_and_its_registry_stays() -> None:
