@@ -29,8 +29,8 @@ _TELLING = (
 )
 
 # Contents travel as base64, so that no file can break the form of the answer. The journal is read only when
-# kubelet is not well: a large one takes a second to open. A process that logged the fatal line ends at once, so
-# five minutes of its journal are enough.
+# kubelet is not well: a large one takes a second to open. A process that logged the fatal line ends at once,
+# so five minutes of its journal are enough.
 _SCRIPT = rf"""
 file() {{
   [ -f "$1" ] && printf 'file\t%s\t%s\t%s\n' "$1" "$(stat -c %Y "$1")" "$(base64 -w0 < "$1")"
@@ -55,12 +55,16 @@ if [ "${{pid:-0}}" -gt 0 ]; then
   case $(readlink "/proc/$pid/exe") in *' (deleted)') printf 'stale\n' ;; esac
   if {HEALTHZ}; then printf 'healthy\n'; well=yes; fi
 fi
-if [ -n "$invocation" ] && journalctl -q -o cat --since=-5min "_SYSTEMD_INVOCATION_ID=$invocation" 2>/dev/null |
+mine=_SYSTEMD_INVOCATION_ID=$invocation
+if [ -n "$invocation" ] && journalctl -q -o cat --since=-5min "$mine" 2>/dev/null |
     grep -q 'Failed to start ContainerManager'; then
   printf 'fatal\n'; well=no
 fi
 if [ "$load" = loaded ] && {{ [ $well = no ] || [ "${{restarts:-0}}" -gt 0 ]; }}; then
-  journalctl -q -o cat -u kubelet -n 300 2>/dev/null | grep -E '{_TELLING}' | cut -c1-600 | tail -n 12 |
+  of="-u kubelet"
+  # A process that never restarted is not explained by what its forerunners said.
+  [ "${{pid:-0}}" -gt 0 ] && [ "${{restarts:-0}}" -eq 0 ] && of=$mine
+  journalctl -q -o cat $of -n 300 2>/dev/null | grep -E '{_TELLING}' | cut -c1-600 | tail -n 12 |
     while IFS= read -r line; do printf 'journal\t%s\n' "$(printf %s "$line" | base64 -w0)"; done
 fi
 ip -o address show 2>/dev/null |

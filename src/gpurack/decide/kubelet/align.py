@@ -161,6 +161,9 @@ class _Plan:
             steps.append(Reload())
         steps += [step for _, step in enabled]
         if transaction:
+            # A stop does not clear the count of automatic restarts, and the proof goes by it.
+            forget = "systemctl reset-failed kubelet.service 2>/dev/null || :"
+            steps.append(Run(script=forget, why="forget kubelet's earlier restarts"))
             steps.append(Unit(name="kubelet.service", verb="start"))
             steps.append(
                 Await(

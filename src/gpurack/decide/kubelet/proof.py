@@ -23,7 +23,7 @@ started=$1 restarts=$2 sub=$3
 [ "$sub" = auto-restart ] && [ "$restarts" -ge {KUBELET_LOOP_RESTARTS} ] && exit 0
 [ "$sub" = running ] || exit 1
 up=$(cut -d. -f1 /proc/uptime)
-[ $((up - started / 1000000)) -ge {KUBELET_WATCH} ] || exit 1
+[ $((up - started / 1000000)) -gt {KUBELET_WATCH} ] || exit 1  # both are rounded down
 {HEALTHZ}
 """
 

@@ -161,7 +161,7 @@ def test_o_01_a_policy_change_resets_the_state_in_one_transaction() -> None:
     assert "cpu_manager_state reset needed: none -> static" in decision.reason
     kinds = [type(step).__name__ for step in decision.steps]
     assert kinds[0] == "Unit"
-    assert kinds[-2:] == ["Unit", "Await"]
+    assert kinds[-3:] == ["Run", "Unit", "Await"]
     assert verbs(decision) == ["stop", "start"]
     assert removed(decision) == [CPU_STATE, MEMORY_STATE]
     assert decision.disruption is Disruption.DRAIN

@@ -35,7 +35,7 @@ def test_a_young_kubelet_is_watched_in_one_step() -> None:
     [
         (
             (
-                "kubelet: start memory manager error: [memorymanager] the expected machine state is different "
+                "start memory manager error: [memorymanager] the expected machine state is different "
                 "from the real one"
             ),
             "E-KUBELET-20",
@@ -56,8 +56,8 @@ def test_a_young_kubelet_is_watched_in_one_step() -> None:
         ('current set of available CPUs "0-3" doesn\'t match with CPUs in state "0-7"', "E-KUBELET-23"),
         (
             (
-                'the total amount "4Gi" of type "memory" is not equal to the value "100Mi" determined by Node '
-                "Allocatable feature"
+                'the total amount "4Gi" of type "memory" is not equal to the value "100Mi" determined by '
+                "Node Allocatable feature"
             ),
             "E-KUBELET-24",
         ),
