@@ -63,7 +63,8 @@ def serve(wanted: Wanted, found: Snapshot, *, executing: bool) -> Decision:
     unit_steps, unit_reasons = unit.steps(wanted, found.digests)
     after = fingerprint(plan.after, unit.hashes_wanted(wanted))
     restart = _why_restart(found, plan, after)
-    reasons = [*plan.reasons, *unit_reasons, *([restart] if restart else [])]
+    unread = unit.unread(found)
+    reasons = [*plan.reasons, *unit_reasons, *([unread] if unread else []), *([restart] if restart else [])]
     notes = (*candidates.notes_of(found), *plan.notes, *_limits(found))
     if not reasons and found.service.enabled:
         return settled("containerd runs the wanted configuration", notes=notes)
@@ -76,9 +77,8 @@ def serve(wanted: Wanted, found: Snapshot, *, executing: bool) -> Decision:
     steps = [*_writes(plan), *unit_steps]
     if steps and restart:
         steps.append(Run(script=judge(ROOT), why="let containerd itself read the whole configuration"))
-    if any(isinstance(step, Write) and step.path == unit.DROP_IN for step in steps) or (
-        restart and found.service.stale
-    ):
+    rewritten = any(isinstance(step, Write) and step.path == unit.DROP_IN for step in steps)
+    if rewritten or unread or (restart and found.service.stale):
         steps.append(Reload())
     if not found.service.enabled:
         steps.append(Unit(name=candidates.UNIT, verb="enable"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gpurack.decide.containerd.models import Digest, Wanted
+from gpurack.decide.containerd.models import Digest, Snapshot, Wanted
 from gpurack.decide.containerd.registries import sha256
 from gpurack.decide.decision import Remove, Step, Write
 
@@ -73,6 +73,13 @@ def steps(wanted: Wanted, found: Mapping[str, Digest]) -> tuple[list[Step], list
             todo.append(Write(path=path, content=text, mode=mode, secret=mode == 0o600))
             reasons.append(f"{path} is {'not as wanted' if old else 'missing'}")
     return todo, reasons
+
+
+def unread(found: Snapshot) -> str | None:
+    """Why systemd must reload although the drop-in is in place: a run was cut short between the two (R80)."""
+    if found.service.found and DROP_IN in found.digests and DROP_IN not in found.service.drop_ins:
+        return f"systemd has not read {DROP_IN}"
+    return None
 
 
 def hashes_found(found: Mapping[str, Digest]) -> dict[str, str]:

@@ -75,7 +75,8 @@ def as_wanted(wanted: Wanted = WANTED, given: dict[str, ConfigFile] | None = Non
         for path, (text, mode) in unit.wanted_files(wanted).items()
         if text is not None
     }
-    return snapshot(done, digests=digests)
+    service = replace(snapshot().service, drop_ins=(unit.DROP_IN,))
+    return snapshot(done, digests=digests, service=service)
 
 
 def fingerprint_of(found: Snapshot, wanted: Wanted = WANTED) -> str:

@@ -171,6 +171,23 @@ def test_systemd_is_reloaded_only_for_the_unit_file_and_not_for_the_proxy() -> N
     assert [step.path for step in back.steps if isinstance(step, Remove)] == [unit.ENVIRONMENT]
 
 
+def test_a_run_that_was_cut_between_drop_in_and_reload_is_finished_by_the_next() -> None:
+    healthy = as_wanted()
+    cut = replace(
+        healthy,
+        service=replace(healthy.service, drop_ins=(), stale=True),
+        ran=Ran(pid=7, ticks=77, fingerprint=fingerprint_of(healthy)),
+    )
+    made = decide(cut)
+    assert [type(step) for step in made.steps] == [Reload, Run]
+    assert made.disruption is Disruption.UNIT_RELOAD
+
+
+def test_a_unit_that_others_changed_is_not_reloaded_by_us() -> None:
+    healthy = as_wanted()
+    assert decide(replace(healthy, service=replace(healthy.service, stale=True))).steps == ()
+
+
 def test_an_unknown_key_is_refused_before_a_restart_and_left_alone_without_one() -> None:
     healthy = as_wanted()
     bad = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\nnot_a_key = 1\n"
