@@ -174,8 +174,19 @@ def test_a_silent_server_is_given_up_in_bounded_time(served: Path, tmp_path: Pat
 def test_no_file_with_a_key_is_open_to_others(served: Path, admin: Client) -> None:
     admin.get("/version")
     scratch = served / "scratch"
-    assert scratch.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o077 for path in scratch.iterdir()} == {0}
+    found = [scratch, *scratch.rglob("*")]
+    assert len(found) > 3
+    assert {path.stat().st_mode & 0o077 for path in found} == {0}
+
+
+def test_key_files_of_a_killed_process_go_away(served: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    left = tmp_path / "scratch" / str(ended.pid)
+    left.mkdir(parents=True)
+    (left / "key").write_text("KEY")
+    connect(served / "super-admin.conf", scratch=tmp_path / "scratch")
+    assert [folder.name for folder in (tmp_path / "scratch").iterdir()] == [str(os.getpid())]
 
 
 # ------------------------------------------------------------------------------------------- tokens

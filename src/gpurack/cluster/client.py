@@ -7,6 +7,8 @@ cost seconds to decode for a thousand nodes. It is imported on first use: the im
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -142,7 +144,7 @@ class Client:
 def connect(kubeconfig: Path, *, scratch: Path) -> Client:
     """A client for the current context of `kubeconfig`. Nothing is contacted yet.
 
-    + scratch: folder of mode 0700 for the key files that the TLS library needs
+    + scratch: folder for the key files that the TLS library needs; made with mode 0700
 
     Raises `Refused` when the file is missing or is no kubeconfig.
     """
@@ -152,14 +154,14 @@ def connect(kubeconfig: Path, *, scratch: Path) -> Client:
     from yaml import YAMLError
 
     load: Any = kube_config.load_kube_config  # its type stub lacks temp_file_path
-    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own = _own_folder(scratch)
     configuration = Configuration()
     try:
         load(
             config_file=str(kubeconfig),
             client_configuration=configuration,
             persist_config=False,
-            temp_file_path=str(scratch),
+            temp_file_path=str(own),
         )
     except (ConfigException, YAMLError, OSError, ValueError, TypeError, AttributeError) as error:
         raise Refused(
@@ -173,6 +175,17 @@ def connect(kubeconfig: Path, *, scratch: Path) -> Client:
     # urllib3's default is three retries of five seconds each; one covers a connection that went stale.
     configuration.retries = 1
     return Client(ApiClient(configuration), source=str(kubeconfig))
+
+
+def _own_folder(scratch: Path) -> Path:
+    """A folder of this process; those that a killed process left behind, with its key files, go away."""
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in scratch.iterdir():
+        if folder.name.isdigit() and not Path("/proc", folder.name).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    own = scratch / str(os.getpid())
+    own.mkdir(mode=0o700, exist_ok=True)
+    return own
 
 
 def unreachable(error: BaseException, *, server: str, source: str) -> Problem:

@@ -93,6 +93,8 @@ def write(path: Path, *, cluster: str, url: str, ca: str, certificate: str, key:
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": "gpurack"}}],
         "current-context": cluster,
     }
+    for left in path.parent.glob(f".{path.name}.????????"):  # of a run that was killed while it wrote
+        left.unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.operation import operation
 
-from gpurack.cluster import manifests
+from gpurack.cluster import manifests, nodes
 from gpurack.decide import cni
 from gpurack.decide.decision import settled
-from gpurack.engine import carry_out, guarded, once, read, shared
-from gpurack.engine.run import beside
+from gpurack.defaults import NODE_APPEARS
+from gpurack.engine import carry_out, executing, guarded, once, read, shared
+from gpurack.engine.run import beside, liveness
 from gpurack.facts.cni import PodNetwork
 from gpurack.facts.kubeadm import KubeadmTraces
 from gpurack.operations import cluster
@@ -37,8 +38,19 @@ def connect(*, node: Node) -> Iterator[PyinfraCommand]:
 
 def _bridge(node: Node) -> Iterator[PyinfraCommand]:
     _, known = cluster.asked()
-    name = cluster.called(node, read(KubeadmTraces), known)
+    found = read(KubeadmTraces)
+    name = cluster.called(node, found, known)
     mine = known.get(name)
+    if not (mine and mine.pod_cidrs) and executing() and found.member and not liveness(node.name)[0]:
+        # It registered after the nodes were listed: an interrupted run's join, or a control plane just made.
+        connection, _ = cluster.trusted()
+        mine = nodes.wait(
+            connection,
+            name,
+            until=lambda seen: bool(seen.pod_cidrs),
+            reason=f"the Node {name} has its pod CIDR",
+            deadline=NODE_APPEARS,
+        )
     if mine is None or not mine.pod_cidrs:
         # Planned: the Node comes with the join. Executing: the join was owed or refused, and says so itself.
         yield from carry_out(settled("decided once the Node has its pod CIDR"))

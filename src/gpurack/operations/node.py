@@ -30,11 +30,15 @@ def converge(*, node: Node) -> Iterator[PyinfraCommand]:
     name = cluster.called(node, found, known)
     labels = dict(node.pool.labels) if node.pool else {}
     taints = tuple(Taint(t.key, t.effect, t.value) for t in (node.pool.taints if node.pool else ()))
-    if name not in known:
+    mine = known.get(name)
+    if mine is None and executing() and found.member:
+        # It registered after the nodes were listed: an interrupted run's join.
+        mine = nodes.one(cluster.trusted()[0], name)
+    if mine is None:
         # Planned: the Node comes with the join. Executing: the join was owed or refused, and says so itself.
         yield from carry_out(settled("decided once the Node exists"))
         return
-    patch = thought.converge(labels=labels, taints=taints, found=known[name])
+    patch = thought.converge(labels=labels, taints=taints, found=mine)
     if not patch:
         yield from carry_out(settled(patch.reason))
         return
