@@ -13,7 +13,7 @@ from gpurack.decide.packages import MANAGED, Packages
 # Kernel metapackages: an unattended kernel leaves a node whose driver does not fit after a reboot (R69).
 _KERNEL = re.compile(
     r"linux-(?:(?:image|headers|modules-extra)-)?(?:generic|virtual|lowlatency|nvidia|oem|kvm"
-    r"|aws|azure|gcp|oracle|amd64|arm64|cloud-amd64|cloud-arm64)(?:-hwe)?(?:-(?:64k|edge|open|\d\d\.\d\d[a-z]?))*"
+    r"|aws|azure|gcp|oracle|amd64|arm64|cloud-amd64|cloud-arm64)(?:-(?:hwe|64k|edge|open|\d\d\.\d\d[a-z]?))*"
 )
 
 

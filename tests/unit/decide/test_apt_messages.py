@@ -118,7 +118,7 @@ def test_o_27_a_question_about_a_changed_file_is_recognised() -> None:
     ("line", "code"),
     [
         (
-            "E: Release file for http://repo.example.test/x/InRelease is not valid yet (invalid for another 3h).",
+            "E: Release file for http://repo.example.test/InRelease is not valid yet (invalid for 3h).",
             "E-APT-15",
         ),
         (
@@ -129,8 +129,7 @@ def test_o_27_a_question_about_a_changed_file_is_recognised() -> None:
         ("E: You don't have enough free space in /var/cache/apt/archives/.", "E-APT-24"),
         ("E: Write error - write (28: No space left on device)", "E-APT-24"),
         (
-            "E: Failed to fetch https://repo.example.test/InRelease  Certificate verification failed: "
-            "The certificate is NOT trusted.",
+            "E: Failed to fetch https://repo.example.test/InRelease  Certificate verification failed: no.",
             "E-APT-20",
         ),
         (
