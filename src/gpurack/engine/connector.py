@@ -168,7 +168,7 @@ class GpurackConnector(SSHConnector):
             try:
                 year = 365 * 24 * 3600.0
                 ended.append(self.ask(script, limit=year, heard=heard))
-            except (ConnectionLost, TookTooLong) as error:
+            except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
                 ended.append(error)
 
         thread = threading.Thread(target=talk, daemon=True)

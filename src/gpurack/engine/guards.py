@@ -89,6 +89,9 @@ def adopt(state: State) -> None:
     # A host that is lost must not end the run for the others, not with --dry either.
     state.config.FAIL_PERCENT = None
     state.should_raise_failed_hosts = None
+    # Every host is thought through to its end before the first change, with --yes too (pyinfra would not):
+    # a host that can't become a node is refused as it was found, and `--yes --dry` is a dry run.
+    state.check_for_changes = True
     _let_all_fail(state)
     _show_our_errors()
     _catch_signals(state)

@@ -13,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pyinfra.context import ctx_state
-from pyinfra.context import host as context_host
+from pyinfra.context import ctx_host, ctx_state
 
 from gpurack import site as sites
 from gpurack.engine.redaction import conceal
@@ -112,7 +111,8 @@ def current() -> Run:
 # ------------------------------------------------------------------------------------ what the host is
 def this_host() -> Host:
     """pyinfra's host that the calling code works for."""
-    return context_host
+    # The object itself, not pyinfra's proxy for it: that one means nothing in another thread.
+    return cast("Host", ctx_host.get())  # type: ignore[no-untyped-call]
 
 
 def this_node() -> Node:

@@ -65,7 +65,11 @@ def _write(step: Write) -> Order:
     if step.keep_mode:
         same = 'chown --reference="$d" -- "$t"; chmod --reference="$d" -- "$t"'
         owner = f'if [ -e "$d" ]; then {same}; else {owner}; fi'
-    check = f'( trap - PIPE; set +eu; set -- "$t"; eval {shlex.quote(step.validate)} ) >&2' if step.validate else ":"
+    check = (
+        f'( trap - PIPE; set +eu; set -- "$t"; eval {shlex.quote(step.validate)} ) >&2'
+        if step.validate
+        else ":"
+    )
     script = f"""set -eu; umask 077
 d={shlex.quote(step.path)}; dir=$(dirname -- "$d")
 if [ -d "$d" ]; then echo "$d is a folder" >&2; exit 73; fi
