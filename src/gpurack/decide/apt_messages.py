@@ -55,6 +55,19 @@ _CAUSES = (
         "let it finish (systemctl status unattended-upgrades), then run again; never remove the lock",
     ),
     _cause(
+        "E-APT-30",
+        r"dpkg (?P<lock>\S.*? lock) (?:is|was) locked by another process with pid (?P<pid>\d+)",
+        "{lock} of dpkg is held by process {pid}",
+        "let it finish (ps -fp {pid}), then run again; never remove the lock",
+    ),
+    _cause(
+        "E-PKG-13",
+        r"Version '(?P<version>[^']*)' for '(?P<name>[^']*)' was not found"
+        r"|Unable to locate package (?P<lost>\S+)",
+        "a pinned package is in no source: {name}{lost} {version}",
+        "pin a version that is there, or correct sources in the site document",
+    ),
+    _cause(
         "E-APT-21",
         r"Could not get lock|Unable to acquire the dpkg frontend lock|frontend(?: lock)? (?:is|was) locked"
         r"|Unable to lock|status database area is locked",
@@ -146,7 +159,7 @@ _CAUSES = (
         "E-PKG-11",
         r"dpkg: error processing (?:package|archive) (?P<name>\S+)|dpkg was interrupted"
         r"|Sub-process \S*dpkg returned",
-        "dpkg did not finish: {name}",
+        "dpkg did not finish {name}",
         "dpkg --audit; /var/log/gpurack/packages.log",
     ),
     _cause(
@@ -244,15 +257,15 @@ def hear(log: Log, keyrings: Iterable[tuple[str, str]] = ()) -> Heard:
 def _problem(
     cause: _Cause, match: re.Match[str], at: str, line: str, keyrings: tuple[tuple[str, str], ...]
 ) -> Problem:
-    words = {"at": at or "?", "name": "unknown", "file": keyring_for(at, keyrings) or "apt's trusted keys"}
+    words = {"at": at or "?", "name": "", "lost": "", "version": "", "pid": "?"}
+    words |= {"file": keyring_for(at, keyrings) or "apt's trusted keys"}
     words |= {key: value for key, value in match.groupdict().items() if value}
     return Problem(
         code=cause.code,
         what=cause.what.format_map(words),
         found=line.removeprefix("E:").removeprefix("W:").strip(),
-        where=None,
         rule="O-22" if cause.code in ("E-APT-21", "E-APT-30") else "O-21",
-        next=cause.next,
+        next=cause.next.format_map(words),
     )
 
 

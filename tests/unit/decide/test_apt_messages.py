@@ -85,6 +85,13 @@ def test_o_22_the_spelling_of_hold_and_unhold_is_a_lock_too() -> None:
     assert heard("dpkg: error: dpkg frontend is locked by another process") == ["E-APT-21"]
 
 
+def test_o_22_dpkgs_newer_spelling_names_the_process() -> None:
+    line = "dpkg: error: dpkg frontend lock was locked by another process with pid 18"  # dpkg 1.21, Debian 12
+    (problem,) = hear(Log(lines=(line,), result=100)).problems
+    assert problem.what == "frontend lock of dpkg is held by process 18"
+    assert "ps -fp 18" in str(problem.next)
+
+
 def test_o_22_exit_100_alone_is_no_lock() -> None:
     assert heard("E: Unable to correct problems, you have held broken packages.") == ["E-APT-29"]
 
@@ -137,6 +144,8 @@ def test_o_27_a_question_about_a_changed_file_is_recognised() -> None:
             "E-APT-26",
         ),
         ("E: The package frobnicator needs to be reinstalled", "E-APT-29"),
+        ("E: Version '9.9' for 'kubelet' was not found", "E-PKG-13"),
+        ("E: Unable to locate package kubelet", "E-PKG-13"),
     ],
 )
 def test_a_line_names_its_cause(line: str, code: str) -> None:
