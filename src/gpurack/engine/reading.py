@@ -14,7 +14,7 @@ from pyinfra.api.facts import FactBase
 
 from gpurack.defaults import BATCH_LIMIT, READ_LIMIT
 from gpurack.engine.channel import Answer, ConnectionLost, TookTooLong
-from gpurack.engine.run import executing, this_host
+from gpurack.engine.run import current, executing, this_host
 from gpurack.errors import Lost, Problem
 from gpurack.facts.probe import Probe
 
@@ -34,7 +34,7 @@ class _Known:
     values: dict[Key, Any]
     raw: dict[type[Probe[Any]], Answer]
     while_executing: bool = False
-    batches: bool = True
+    batches: bool = True  # until something changes or one of them hangs
 
 
 _known: dict[str, _Known] = {}
@@ -56,10 +56,15 @@ def read(fact: type[FactBase[T]], **arguments: Any) -> T:
 
 
 def forget(host: str) -> None:
-    """Something changed on `host`: nothing is known about it any more."""
+    """Something changed on `host`: nothing is known about it any more.
+
+    From now on facts are read one by one, as operations ask: a batch after every change would cost more
+    than it saves.
+    """
     if host in _known:
         _known[host].values.clear()
         _known[host].raw.clear()
+        _known[host].batches = False
 
 
 def forget_here() -> None:
@@ -69,10 +74,11 @@ def forget_here() -> None:
 
 def _known_about(host: Host) -> _Known:
     known = _known.setdefault(host.name, _Known(values={}, raw={}))
-    if executing() and not known.while_executing:
+    if executing() and not known.while_executing and current().pauses:
         # Between preparing and executing a person may have read the plan for an hour.
         known.while_executing = True
         forget(host.name)
+        known.batches = True
     return known
 
 
