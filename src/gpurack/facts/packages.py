@@ -13,9 +13,11 @@ from gpurack.facts.probe import Probe, in_c_locale
 
 LOG = "/var/log/gpurack/packages.log"  # where the engine keeps what the transaction said
 
-# One pass over dpkg's database: ours, rivals, kernels, and everything held or not whole.
+# One pass over dpkg's database: ours, rivals, kernels, and everything held or not whole. One that can't be
+# read must not look like one without packages.
 _SCRIPT = rf"""
-dpkg-query -W -f '${{Package}} ${{Version}} ${{db:Status-Want}} ${{db:Status-Status}}\n' | sed -n \
+all=$(dpkg-query -W -f '${{Package}} ${{Version}} ${{db:Status-Want}} ${{db:Status-Status}}\n') || exit 1
+printf '%s\n' "$all" | sed -n \
   -e '/ not-installed$/d' -e '/ hold /b show' -e '/ installed$/!{{/ config-files$/!b show}}' \
   -e '/^kubelet /b show' -e '/^kubeadm /b show' -e '/^kubectl /b show' -e '/^cri-tools /b show' \
   -e '/^kubernetes-cni /b show' -e '/^containerd/b show' -e '/^runc /b show' -e '/^linux-/b show' \

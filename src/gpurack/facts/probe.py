@@ -32,7 +32,8 @@ class Probe(FactBase[T], Generic[T]):
         try:
             return self.parse("\n".join(output))
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise FactProcessError(f"{type(self).__name__}: {error}") from error
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise FactProcessError(f"{type(self).__name__}: {reason}") from error
 
 
 def in_c_locale(script: str) -> str:
