@@ -76,8 +76,8 @@ _CAUSES = (
     ),
     _cause(
         "E-APT-14",
-        r"Conflicting values set for option Signed-By regarding source (?P<at>\S+)",
-        "the repository {at} is listed twice with different keyrings",
+        r"Conflicting values set for option (?P<option>\S+) regarding source (?P<at>\S+)",
+        "the repository {at} is listed twice with different {option}",
         "keep one entry: grep -rn for it under /etc/apt",
     ),
     _cause(
