@@ -132,10 +132,14 @@ class GpurackConnector(SSHConnector):
         def heard(error: bool, line: str) -> None:  # noqa: ARG001
             if line.startswith(f"{TICK} "):
                 seconds, _, rest = line.removeprefix(f"{TICK} ").partition(" ")
-                reason = f"{given.phrase}: {rest}" if rest else given.phrase
+                what = given.awaits or given.phrase
+                within = given.within or int(given.limit)
                 current().emit(
                     Waiting(
-                        host=self.host.name, reason=reason, seconds=int(seconds), deadline=int(given.limit)
+                        host=self.host.name,
+                        reason=f"{what} ({rest})" if rest else what,
+                        seconds=int(seconds),
+                        deadline=within,
                     )
                 )
             elif verbose:

@@ -90,15 +90,16 @@ def carry_out(decision: Decision) -> Iterator[PyinfraCommand]:
         lock.hold(host)
     show_differences(host, decision.steps)
     orders = [order(step) for step in decision.steps]
-    run.emit(
-        Changed(
-            host=host.name,
-            operation=operation,
-            reason=decision.reason,
-            disruption=str(decision.disruption),
-            steps=tuple(each.phrase for each in orders),
+    if executing() or run.pauses:  # with --yes the plan is carried out at once: once is enough
+        run.emit(
+            Changed(
+                host=host.name,
+                operation=operation,
+                reason=decision.reason,
+                disruption=str(decision.disruption),
+                steps=tuple(each.phrase for each in orders),
+            )
         )
-    )
     for index, (step, each) in enumerate(zip(decision.steps, orders, strict=True)):
         left = tuple(
             [f"done: {other.phrase}" for other in orders[:index]]

@@ -92,6 +92,7 @@ def adopt(state: State) -> None:
     # Every host is thought through to its end before the first change, with --yes too (pyinfra would not):
     # a host that can't become a node is refused as it was found, and `--yes --dry` is a dry run.
     state.check_for_changes = True
+    current().pauses = not context.params.get("yes") or bool(context.params.get("dry"))
     _let_all_fail(state)
     _show_our_errors()
     _catch_signals(state)

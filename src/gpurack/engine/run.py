@@ -38,12 +38,14 @@ class Run:
         self.clock = time.monotonic()
         self.site: Site | None = None
         self.interrupted: int | None = None
+        self.pauses = True  # a person looks at the plan, or nothing but the plan is wanted
         self.events: list[Event] = []
         self.listeners: list[Callable[[Event], None]] = []
         self.live: dict[str, tuple[bool, str]] = {}
         self.owed: dict[tuple[str, str], Owed] = {}
         self.failed: dict[str, list[Failed]] = {}
         self._lock = threading.RLock()
+        self._said: set[Owed] = set()
         self._noted: set[tuple[str, str]] = set()
         self._shared: dict[str, dict[str, Any]] = {}
         self._once: dict[str, tuple[bool, Any]] = {}
@@ -62,7 +64,8 @@ class Run:
             self.emit(Noted(host=host, text=text))
 
     def owe(self, item: Owed) -> None:
-        if (item.host, item.operation) not in self.owed:
+        if item not in self._said:
+            self._said.add(item)
             self.emit(item)
         self.owed[item.host, item.operation] = item
 
@@ -121,7 +124,7 @@ def this_node() -> Node:
 
 
 def concerns(role: Role) -> bool:
-    """Whether a deploy for hosts of `role` has work on this host; a host of another role is named as skipped."""
+    """Whether a deploy for hosts of `role` has work on this host; one of another role is named as skipped."""
     node = this_node()
     if node.role != role:
         current().note(node.name, f"skipped: its role is {node.role}, this deploy is for {role} hosts")

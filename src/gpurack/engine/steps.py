@@ -22,7 +22,9 @@ _UNIT_LIMIT = 180  # seconds; systemd itself gives a unit 90 to start and 90 to 
 class Order:
     """One script for one host.
 
-    + phrase: for people
+    + phrase: what it does, for people
+    + awaits: what a sign of life names, if not the phrase
+    + within: the limit for people, in seconds, if not `limit` (which leaves time to clean up)
     + unit: whose journal explains a failure
     + log: file on the host with everything that was said
     """
@@ -33,6 +35,8 @@ class Order:
     limit: float = COMMAND_LIMIT
     unit: str | None = None
     log: str | None = None
+    awaits: str | None = None
+    within: int | None = None
 
 
 def order(step: Step) -> Order:
@@ -136,7 +140,13 @@ exit "$r"
 """
     # The unit ends itself at its deadline; the time on top is for systemd to do so.
     return Order(
-        phrase=step.why, script=script, payload=content, limit=step.deadline + 30, unit=unit, log=log
+        phrase=step.why,
+        script=script,
+        payload=content,
+        limit=step.deadline + 30,
+        within=step.deadline,
+        unit=unit,
+        log=log,
     )
 
 
@@ -150,4 +160,11 @@ def _await(step: Await) -> Order:
 done
 printf '%s\\n' "$out" | tail -n 5 >&2; exit {NOT_IN_TIME}"""
     limit = step.deadline + 15  # the last probe may start just before the deadline
-    return Order(phrase=f"wait: {step.reason}", script=script, limit=limit, unit=step.journal)
+    return Order(
+        phrase=f"wait: {step.reason}",
+        awaits=step.reason,
+        script=script,
+        limit=limit,
+        within=step.deadline,
+        unit=step.journal,
+    )

@@ -19,7 +19,7 @@ def line(event: Event) -> str | None:
         case Noted():
             return f"note: {event.text}"
         case Waiting():
-            return f"waiting for {event.reason} ({event.seconds} of {event.deadline} s)"
+            return f"{event.seconds} of {event.deadline} s: waiting for {event.reason}"
         case Failed() if event.operation != CONNECTING:
             return f"{event.problem.code}  {event.problem.what}" + (
                 f": {event.problem.found}" if event.problem.found else ""
