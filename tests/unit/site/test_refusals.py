@@ -206,6 +206,7 @@ REFUSALS = [
     ),
     # ------------------------------------------------------------------ sources
     Refusal("E-SITE-64", "proxy: http://proxy", "proxy: htp://proxy", "proxy: http://proxy"),
+    Refusal("E-SITE-64", "http://proxy.example.com:3128", "enw:PROXY", "env:PROXY"),
     Refusal("E-SITE-64", "proxy.example.com:3128", "proxy.example.com:93128", "proxy.example.com:9312"),
     Refusal("E-SITE-64", '"http://10.1.0.2:5000"', '"10.1.0.2:5000"', '"http://10.1.0.2:5000"'),
     Refusal(

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from gpurack.site.document import Path_
 from gpurack.site.draft import Draft
+from gpurack.site.secrets import is_reference
 
 
 def check(draft: Draft) -> None:
@@ -27,7 +28,8 @@ def check(draft: Draft) -> None:
                 rule="sources.list(5): a flat repository has a suite that ends in / and nothing after it",
                 next="take the components out" if flat else "add components: [main] or the like",
             )
-    if sources.proxy is not None:
+    # An address with a login is a secret, so it stands as a reference and is not known yet.
+    if sources.proxy is not None and not is_reference(sources.proxy):
         _url(sources.proxy, ("sources", "proxy"), draft)
     for name, registry in sources.registries.items():
         path: Path_ = ("sources", "registries", name)
