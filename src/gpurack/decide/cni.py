@@ -93,6 +93,8 @@ def conflist(pod_cidrs: tuple[str, ...]) -> str:
         "type": "bridge",
         "bridge": "cni0",
         "isGateway": True,
+        # A bridge of an earlier life has another gateway address, and the plugin would refuse to add a pod.
+        "forceAddress": True,
         "ipMasq": True,
         "hairpinMode": True,
         "ipam": {"type": "host-local", "ranges": ranges, "routes": defaults},
@@ -101,8 +103,34 @@ def conflist(pod_cidrs: tuple[str, ...]) -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": "gpurack", "plugins": plugins}, indent=2) + "\n"
 
 
-def bridge(*, pod_cidrs: tuple[str, ...], others: tuple[tuple[str, str], ...], found: Laid) -> Decision:
-    """Lay the conflist and the routes. Adding routes disturbs nobody; another pod CIDR moves every pod."""
+def reach(others: tuple[tuple[str, str], ...], found: Laid) -> Decision:
+    """Lay the routes to the pods of other nodes, and the unit that keeps them. A route disturbs nobody."""
+    lines = "".join(f"{cidr} {via}\n" for cidr, via in others)
+    wanted = {
+        HELPER: (found.helper, _SCRIPT, 0o755),
+        UNIT: (found.unit, _UNIT, 0o644),
+        ROUTES: (found.routes, _ROLE + lines, 0o644),
+    }
+    due = {path: text for path, (now, text, _) in wanted.items() if now != text}
+    steps: list[Step] = [Write(path=path, content=due[path], mode=wanted[path][2]) for path in due]
+    if UNIT in due:
+        steps.append(Reload())
+    active, _, enabled = found.state.partition(" ")
+    if enabled != "enabled":
+        steps.append(Unit(name=UNIT_NAME, verb="enable"))
+    if due or active != "active":
+        steps.append(Unit(name=UNIT_NAME, verb="restart"))
+    if not steps:
+        return settled("routes to all pods are laid")
+    return Decision(
+        reason=f"lay {', '.join(due)}" if due else "start the pod routes",
+        steps=tuple(steps),
+        disruption=Disruption.UNIT_RELOAD if UNIT in due else Disruption.NONE,
+    )
+
+
+def bridge(pod_cidrs: tuple[str, ...], found: Laid) -> Decision:
+    """Lay the conflist, last, because with it the Node turns Ready. Another pod CIDR moves every pod."""
     mine = CONFLIST.rpartition("/")[2]
     rivals = [name for name in found.configs if name < mine]
     if rivals:
@@ -116,26 +144,11 @@ def bridge(*, pod_cidrs: tuple[str, ...], others: tuple[tuple[str, str], ...], f
                 next="remove that file if its network is gone, or say cluster.cni: external",
             )
         )
-    lines = "".join(f"{cidr} {via}\n" for cidr, via in others)
-    wanted = {
-        HELPER: (found.helper, _SCRIPT, 0o755),
-        UNIT: (found.unit, _UNIT, 0o644),
-        ROUTES: (found.routes, _ROLE + lines, 0o644),
-        CONFLIST: (found.conflist, conflist(pod_cidrs), 0o644),
-    }
-    due = {path: text for path, (now, text, _) in wanted.items() if now != text}
-    steps: list[Step] = [Write(path=path, content=due[path], mode=wanted[path][2]) for path in due]
-    if UNIT in due:
-        steps.append(Reload())
-    active, _, enabled = found.state.partition(" ")
-    if enabled != "enabled":
-        steps.append(Unit(name=UNIT_NAME, verb="enable"))
-    if due.keys() & {HELPER, UNIT, ROUTES} or active != "active":
-        steps.append(Unit(name=UNIT_NAME, verb="restart"))
-    if not steps:
+    wanted = conflist(pod_cidrs)
+    if found.conflist == wanted:
         return settled("the pod network is laid")
-    disruption = Disruption.UNIT_RELOAD if UNIT in due else Disruption.NONE
-    if CONFLIST in due and found.conflist is not None:
-        disruption = Disruption.DRAIN
-    reason = f"lay {', '.join(due)}" if due else "start the pod routes"
-    return Decision(reason=reason, steps=tuple(steps), disruption=disruption)
+    return Decision(
+        reason=f"pods get addresses of {', '.join(pod_cidrs)}",
+        steps=(Write(path=CONFLIST, content=wanted),),
+        disruption=Disruption.NONE if found.conflist is None else Disruption.DRAIN,
+    )

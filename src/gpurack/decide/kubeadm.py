@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from gpurack.decide import endpoint, kubeadm_config
 from gpurack.decide.certificates import Certificate, Damaged
+from gpurack.decide.cni import CONFLIST
 from gpurack.decide.decision import (
     Decision,
     Disruption,
@@ -29,6 +30,7 @@ from gpurack.decide.node import NodeInApi
 from gpurack.errors import Problem
 
 JOIN_LOG = "/var/log/gpurack/kubeadm-join.log"  # where a Transact step of that name keeps its output
+BOOTSTRAP_CONF = "/etc/kubernetes/bootstrap-kubelet.conf"
 KUBELET_PORT = 10250
 ROTATION_FLOOR = 30  # days; kubelet renews a one-year certificate when about 40 to 100 days are left
 
@@ -139,17 +141,23 @@ def standing(found: Traces, goal: Goal) -> Standing:
     """Total: every set of traces has exactly one standing."""
     if foreign(found, goal):
         return Standing.FOREIGN
+    held = found.credential
     if found.bootstrap_conf is not None:
-        return Standing.BOOTSTRAPPING
+        # kubeadm removes that file last, so with a valid certificate kubelet has come through on its own.
+        whole = isinstance(found.kubelet_conf, Kubeconfig) and isinstance(held, Certificate)
+        return Standing.MEMBER if whole and not _expired(held, found) else Standing.BOOTSTRAPPING
     if any(isinstance(item, Damaged) for item in (found.kubelet_conf, found.ca)):
         return Standing.DAMAGED
     if found.kubelet_conf is None:
         return Standing.UNBOUND if found.client or found.ca or found.config else Standing.FRESH
-    held = found.credential
     # R38: kubelet writes kubelet.conf before it owns a certificate.
     if not isinstance(held, Certificate):
         return Standing.UNSIGNED
-    return Standing.EXPIRED if held.expired(found.now) else Standing.MEMBER
+    return Standing.EXPIRED if _expired(held, found) else Standing.MEMBER
+
+
+def _expired(held: Certificate | Damaged | None, found: Traces) -> bool:
+    return isinstance(held, Certificate) and held.expired(found.now)
 
 
 def foreign(found: Traces, goal: Goal) -> str | None:
@@ -195,21 +203,30 @@ def join(verdict: Verdict, found: Traces, wanted: Join) -> Decision:
     """The verdict as steps. `wanted.token` may be a placeholder while a run is only planned."""
     if verdict.refused:
         return refuse(*verdict.refused)
+    left = tuple(
+        Remove(path=path)
+        for path, there in (
+            (JOIN_CONFIG, found.leftover),
+            (BOOTSTRAP_CONF, found.bootstrap_conf is not None),
+        )
+        if there
+    )
     if verdict.action == "restart":
         return Decision(
             reason=verdict.reason,
-            steps=(Unit(name="kubelet.service", verb="restart"),),
+            steps=(*left, Unit(name="kubelet.service", verb="restart")),
             disruption=Disruption.KUBELET_RESTART,
             notes=verdict.notes,
         )
     if not verdict.joins:
-        if found.leftover:
-            return Decision(
-                reason="a join configuration of an earlier run is left", steps=(Remove(path=JOIN_CONFIG),)
-            )
+        if left:
+            names = ", ".join(step.path for step in left)
+            return Decision(reason=f"an interrupted join left {names}", steps=left, notes=verdict.notes)
         return settled(verdict.reason, notes=verdict.notes)
     # A half state was cleared before; while planning it still counts as the join that it becomes.
     steps: tuple[Step, ...] = (
+        # With the pod CIDR of an earlier life the Node would turn Ready before it has its own network.
+        Remove(path=CONFLIST),
         Write(
             path=JOIN_CONFIG,
             content=kubeadm_config.join(wanted),

@@ -55,8 +55,8 @@ def _bridge(node: Node) -> Iterator[PyinfraCommand]:
         # Planned: the Node comes with the join. Executing: the join was owed or refused, and says so itself.
         yield from carry_out(settled("decided once the Node has its pod CIDR"))
         return
-    others = cni.routes(name, known.values())
-    yield from carry_out(cni.bridge(pod_cidrs=mine.pod_cidrs, others=others, found=read(PodNetwork)))
+    yield from carry_out(cni.reach(cni.routes(name, known.values()), read(PodNetwork)))
+    yield from carry_out(cni.bridge(mine.pod_cidrs, read(PodNetwork)))
 
 
 def _apply(node: Node, wanted: ManifestCni) -> Iterator[PyinfraCommand]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpurack.decide.cni import CONFLIST, HELPER, ROUTES, UNIT, Laid, bridge, conflist, routes
+from gpurack.decide.cni import CONFLIST, HELPER, ROUTES, UNIT, Laid, bridge, conflist, reach, routes
 from gpurack.decide.decision import Decision, Disruption, Reload, Unit, Write
 from gpurack.decide.node import NodeInApi
 
@@ -26,30 +26,28 @@ def node(name: str, *cidrs: str, addresses: tuple[str, ...] = ("192.0.2.11",)) -
     )
 
 
-def carried_out(decision: Decision) -> Laid:
-    """The host after the decision."""
-    files = {step.path: step.content for step in decision.steps if isinstance(step, Write)}
-    assert files.keys() == {CONFLIST, ROUTES, HELPER, UNIT}
-    return Laid(
-        conflist=files[CONFLIST],
-        routes=files[ROUTES],
-        helper=files[HELPER],
-        unit=files[UNIT],
-        configs=("10-gpurack.conflist",),
-        state="active enabled",
-    )
+def content(decision: Decision) -> dict[str, str]:
+    return {step.path: step.content for step in decision.steps if isinstance(step, Write)}
 
 
-LAID = carried_out(bridge(pod_cidrs=MINE, others=OTHERS, found=Laid()))
+FIRST = content(reach(OTHERS, Laid()))
+LAID = Laid(
+    conflist=conflist(MINE),
+    routes=FIRST[ROUTES],
+    helper=FIRST[HELPER],
+    unit=FIRST[UNIT],
+    configs=("10-gpurack.conflist",),
+    state="active enabled",
+)
 
 
 def test_a_second_run_changes_nothing() -> None:
-    assert not bridge(pod_cidrs=MINE, others=OTHERS, found=LAID).steps
+    assert not reach(OTHERS, LAID).steps
+    assert not bridge(MINE, LAID).steps
 
 
 def test_a_new_node_costs_one_file_and_disturbs_nobody() -> None:
-    more = (*OTHERS, ("10.244.2.0/24", "192.0.2.13"))
-    decision = bridge(pod_cidrs=MINE, others=more, found=LAID)
+    decision = reach((*OTHERS, ("10.244.2.0/24", "192.0.2.13")), LAID)
     write, restart = decision.steps
     assert isinstance(write, Write)
     assert write.path == ROUTES
@@ -58,15 +56,24 @@ def test_a_new_node_costs_one_file_and_disturbs_nobody() -> None:
     assert decision.disruption is Disruption.NONE
 
 
-def test_the_conflist_comes_last_because_with_it_the_node_turns_ready() -> None:
-    first = bridge(pod_cidrs=MINE, others=OTHERS, found=Laid())
-    assert [step.path for step in first.steps if isinstance(step, Write)][-1] == CONFLIST
-    assert Reload() in first.steps
+def test_a_first_run_reloads_enables_and_starts_the_routes() -> None:
+    verbs = [step if isinstance(step, Reload) else step.verb for step in reach(OTHERS, Laid()).steps[3:]]  # type: ignore[union-attr]
+    assert verbs == [Reload(), "enable", "restart"]
+
+
+@pytest.mark.parametrize("state", ["inactive enabled", "failed enabled", "active disabled", "inactive "])
+def test_routes_that_would_not_be_there_after_a_reboot_or_are_not_there_now_are_started(state: str) -> None:
+    decision = reach(OTHERS, replace(LAID, state=state))
+    assert decision.steps
+    assert not content(decision)
+    assert decision.disruption is Disruption.NONE
 
 
 def test_another_pod_cidr_moves_every_pod_so_it_needs_a_drain() -> None:
-    decision = bridge(pod_cidrs=("10.244.9.0/24",), others=OTHERS, found=LAID)
+    decision = bridge(("10.244.9.0/24",), LAID)
+    assert content(decision).keys() == {CONFLIST}
     assert decision.disruption is Disruption.DRAIN
+    assert bridge(MINE, Laid()).disruption is Disruption.NONE
 
 
 @pytest.mark.parametrize("rival", ["05-cilium.conflist", "10-flannel.conflist"])
@@ -81,7 +88,7 @@ def test_left_overs_of_another_network_that_sort_first_are_refused_and_named(riv
 @pytest.mark.parametrize("neighbour", ["87-podman.conflist", "99-loopback.conf"])
 def test_what_sorts_after_ours_is_left_alone(neighbour: str) -> None:
     found = replace(LAID, configs=("10-gpurack.conflist", neighbour))
-    assert not bridge(pod_cidrs=MINE, others=OTHERS, found=found).steps
+    assert not bridge(MINE, found).steps
 
 
 def test_routes_go_to_every_other_node_by_an_address_of_the_same_family() -> None:

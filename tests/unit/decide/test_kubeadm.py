@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpurack.decide import kubeadm
 from gpurack.decide.certificates import Certificate, Damaged, certificates
-from gpurack.decide.decision import Disruption, Transact, Unit, Write
+from gpurack.decide.decision import Disruption, Remove, Transact, Unit, Write
 from gpurack.decide.kubeadm import Goal, Kubeconfig, Standing, Traces, judge, standing
 from gpurack.decide.kubeadm_config import CRI_SOCKET, JOIN_CONFIG, Join
 from gpurack.decide.node import NodeInApi, Taint
@@ -59,7 +59,24 @@ TABLE = [
     pytest.param(
         replace(BARE, bootstrap_conf=CONF, ca=CA), Standing.BOOTSTRAPPING, "reset", id="a, killed early"
     ),
-    pytest.param(replace(JOINED, bootstrap_conf=CONF), Standing.BOOTSTRAPPING, "reset", id="a, killed late"),
+    pytest.param(
+        replace(JOINED, bootstrap_conf=CONF, client=None),
+        Standing.BOOTSTRAPPING,
+        "reset",
+        id="a, killed late",
+    ),
+    pytest.param(
+        replace(JOINED, bootstrap_conf=CONF, client=client(days=-1)),
+        Standing.BOOTSTRAPPING,
+        "reset",
+        id="a, with an old certificate",
+    ),
+    pytest.param(
+        replace(JOINED, bootstrap_conf=CONF),
+        Standing.MEMBER,
+        "none",
+        id="killed when kubelet had come through",
+    ),
     pytest.param(replace(JOINED, client=None), Standing.UNSIGNED, "reset", id="b, no certificate"),
     pytest.param(
         replace(JOINED, client=Damaged(reason="a link to a file that is gone")),
@@ -147,7 +164,7 @@ def test_a_half_state_is_reset_as_a_class_that_a_live_host_owes_and_then_joined(
     verdict = judge(found, GOAL, None)
     assert kubeadm.clear(verdict).steps == (kubeadm.RESET,)
     assert kubeadm.clear(verdict).disruption is Disruption.DRAIN
-    assert [type(step) for step in kubeadm.join(verdict, found, WANTED).steps] == [Write, Transact]
+    assert [type(step) for step in kubeadm.join(verdict, found, WANTED).steps] == [Remove, Write, Transact]
 
 
 def test_a_bare_host_and_a_member_have_nothing_to_clear() -> None:
@@ -157,7 +174,7 @@ def test_a_bare_host_and_a_member_have_nothing_to_clear() -> None:
 
 def test_the_token_is_in_one_secret_file_that_goes_away_with_the_join_whatever_happens() -> None:
     decision = kubeadm.join(judge(BARE, GOAL, None), BARE, WANTED)
-    write, transact = decision.steps
+    _, write, transact = decision.steps
     assert isinstance(write, Write)
     assert isinstance(transact, Transact)
     assert (write.path, write.mode, write.secret) == (JOIN_CONFIG, 0o600, True)
@@ -166,11 +183,24 @@ def test_the_token_is_in_one_secret_file_that_goes_away_with_the_join_whatever_h
     assert transact.script.startswith(f"trap 'rm -f {JOIN_CONFIG}' EXIT;")
 
 
-def test_a_join_configuration_of_a_killed_run_is_removed_from_a_member() -> None:
-    found = replace(JOINED, leftover=True)
-    decision = kubeadm.join(judge(found, GOAL, NODE), found, WANTED)
-    assert [step.path for step in decision.steps if hasattr(step, "path")] == [JOIN_CONFIG]
+@pytest.mark.parametrize(
+    ("found", "path"),
+    [
+        (replace(JOINED, leftover=True), JOIN_CONFIG),
+        (replace(JOINED, bootstrap_conf=CONF), "/etc/kubernetes/bootstrap-kubelet.conf"),
+    ],
+)
+def test_what_a_killed_join_left_on_a_member_is_removed_and_disturbs_nobody(found: Traces, path: str) -> None:
+    verdict = judge(found, GOAL, NODE)
+    decision = kubeadm.join(verdict, found, WANTED)
+    assert decision.steps == (Remove(path=path),)
     assert decision.disruption is Disruption.NONE
+    assert not kubeadm.clear(verdict).steps
+
+
+def test_the_network_of_an_earlier_life_goes_away_before_the_node_can_turn_ready() -> None:
+    decision = kubeadm.join(judge(BARE, GOAL, None), BARE, WANTED)
+    assert decision.steps[0] == Remove(path="/etc/cni/net.d/10-gpurack.conflist")
 
 
 def test_a_member_whose_node_was_deleted_registers_again_by_a_restart() -> None:
