@@ -78,9 +78,7 @@ def test_another_pod_cidr_moves_every_pod_so_it_needs_a_drain() -> None:
 
 @pytest.mark.parametrize("rival", ["05-cilium.conflist", "10-flannel.conflist"])
 def test_left_overs_of_another_network_that_sort_first_are_refused_and_named(rival: str) -> None:
-    decision = bridge(
-        pod_cidrs=MINE, others=OTHERS, found=replace(LAID, configs=("10-gpurack.conflist", rival))
-    )
+    decision = bridge(MINE, replace(LAID, configs=("10-gpurack.conflist", rival)))
     assert [problem.code for problem in decision.refused] == ["E-CNI-01"]
     assert rival in str(decision.refused[0].found)
 
