@@ -190,7 +190,7 @@ def _own_folder(scratch: Path) -> Path:
 
 def unreachable(error: BaseException, *, server: str, source: str) -> Problem:
     """Why there was no answer, told apart by what cures it."""
-    text = f"{error} {getattr(error, 'reason', '')}"
+    text = str(getattr(error, "reason", None) or error)  # urllib3 wraps the reason in the request
     if "certificate has expired" in text or "certificate is not yet valid" in text:
         what, code = "the API server's certificate is out of its dates", "E-CLUSTER-03"
         cure = "compare the clocks of controller and control plane; then kubeadm certs check-expiration there"

@@ -5,6 +5,7 @@ Everything here is asked once per phase of a run and shared by all hosts.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -216,7 +217,7 @@ def _no_cluster(site: Site) -> Problem:
         code="E-CLUSTER-19",
         what=f"there is no cluster {site.cluster.name} yet: no kubeconfig",
         found=f"{kubeconfig()} does not exist",
-        next=f"pyinfra inventories/{Path(site.file).stem} deploys/control_plane.py",
+        next=f"pyinfra {os.path.relpath(Path(site.file).with_suffix(''))} deploys/control_plane.py",
     )
 
 
