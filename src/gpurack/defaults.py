@@ -34,6 +34,7 @@ SECRET_LINE_FLOOR = 8  # characters of one line of a longer secret; shorter ones
 NODE_ROOM = 0.10
 IMAGE_ROOM = 0.15
 INODE_ROOM = 0.05
+IMAGE_FLOOR = 2**30  # bytes on top of the share: the images of a control plane take 0.9 GiB unpacked
 LOG_ROOM = 2**30  # bytes under /var/log: journald alone keeps up to 4 GiB, kubelet 50 MiB for each container
 APT_ROOM = 2**30  # bytes under /var/cache/apt: the pinned packages take 350 MiB, fetched and unpacked
 CLOCK_OFFSET_REFUSED = 120.0  # seconds from the controller's clock: new certificates are "not yet valid" (R64)

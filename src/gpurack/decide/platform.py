@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpurack.decide.decision import Decision, refuse, settled
-from gpurack.defaults import APT_ROOM, IMAGE_ROOM, INODE_ROOM, LOG_ROOM, NODE_ROOM
+from gpurack.defaults import APT_ROOM, IMAGE_FLOOR, IMAGE_ROOM, INODE_ROOM, LOG_ROOM, NODE_ROOM
 from gpurack.errors import Problem
 
 SHARED_KERNEL = "shared-kernel"
@@ -18,6 +18,7 @@ SYSTEMS: dict[tuple[str, str], str | None] = {
     ("debian", "12"): "os-debian-12",
 }
 ARCHITECTURES = ("amd64", "arm64")
+_IMAGES_WHY = "kubelet evicts below 15 % available where images are kept, and they need 1 GiB"
 LOGS, IMAGES, NODE, APT = "/var/log", "/var/lib/containerd", "/var/lib/kubelet", "/var/cache/apt"
 
 
@@ -155,7 +156,7 @@ def _room(found: Platform) -> list[Problem]:
 def _floor(room: Room) -> tuple[int, str]:
     """The least number of available bytes, and why."""
     if room.path == IMAGES:
-        return int(room.total * IMAGE_ROOM), "kubelet evicts below 15 % available where images are kept"
+        return max(int(room.total * IMAGE_ROOM), IMAGE_FLOOR), _IMAGES_WHY
     if room.path == NODE:
         return int(room.total * NODE_ROOM), "kubelet evicts below 10 % available at its root folder"
     if room.path == LOGS:

@@ -98,6 +98,11 @@ def test_room_below_what_kubelet_evicts_at_is_refused(path: str, available: int,
     assert codes(set(), replace(UBUNTU, rooms=rooms)) == ([] if good else ["E-OS-05"])
 
 
+def test_room_of_a_tiny_disk_is_too_little_although_its_share_is_free() -> None:
+    tiny = (replace(ROOMS[1], total=16 * 2**20, available=12 * 2**20),)
+    assert codes(set(), replace(UBUNTU, rooms=tiny)) == ["E-OS-05"]
+
+
 def test_few_inodes_are_refused_and_a_file_system_without_inodes_is_not() -> None:
     few = (replace(ROOMS[0], inodes_free=49),)
     none = (replace(ROOMS[0], inodes=0, inodes_free=0),)
