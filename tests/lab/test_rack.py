@@ -1,4 +1,4 @@
-"""The rack itself: idempotent, repaired after a crash, gone without a trace. On a rack beside the tests' own."""
+"""The rack itself: idempotent, repaired after a crash, gone without a trace. Mostly on a rack of its own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.lab
         "reset_one",
         "cut_power",
         "nothing_left",
+        "mirror_too",
         "down_twice",
         "ghost",
         "ghost_down",
@@ -40,14 +41,16 @@ def test_status_names_what_differs_from_production(bare_rack: Path) -> None:
         assert named in found.out
 
 
-def test_unknown_host_is_one_sentence(bare_rack: Path) -> None:
+@pytest.mark.usefixtures("bare_rack")
+def test_unknown_host_is_one_sentence() -> None:
     ran = harness.gpurack("lab", "ssh", "gpu-99", "--", "true")
     assert ran.rc == 4
     assert "gpu-99" in ran.err
     assert "Traceback" not in ran.text
 
 
-def test_ssh_ends_with_the_exit_code_of_the_command(bare_rack: Path) -> None:
+@pytest.mark.usefixtures("bare_rack")
+def test_ssh_ends_with_the_exit_code_of_the_command() -> None:
     assert harness.gpurack("lab", "ssh", "gpu-1", "--", "exit", "7").rc == 7
     assert harness.gpurack("lab", "ssh", "--all", "--", "true").rc == 0
 

@@ -1,1 +1,1 @@
-"""The embedded rack: real systemd hosts of two kinds on one Linux machine, air-gapped on a bridge of their own."""
+"""The embedded rack: real systemd hosts of two kinds on one Linux machine, on an air-gapped switch."""

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gpurack.lab.process import reap
@@ -41,10 +42,13 @@ def unified() -> bool:
 def make(name: str) -> tuple[Path, ...]:
     """Make the cgroups of `name` in every hierarchy; the folders to enter."""
     if unified():
-        controllers = " ".join(f"+{word}" for word in (MOUNT / "cgroup.controllers").read_text().split())
         for parent in (MOUNT, MOUNT / OURS):
             parent.mkdir(exist_ok=True)
-            (parent / "cgroup.subtree_control").write_text(controllers)
+            for controller in (parent / "cgroup.controllers").read_text().split():
+                with suppress(
+                    OSError
+                ):  # one that the machine keeps to itself is missing for its hosts as well
+                    (parent / "cgroup.subtree_control").write_text(f"+{controller}")
         folder = MOUNT / OURS / name
         folder.mkdir(exist_ok=True)
         return (folder,)

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from gpurack.errors import BadInput, GpurackError, Problem
-from gpurack.lab import deviations, mirror, rack, reach, state, vm
+from gpurack.lab import deviations, machine, mirror, rack, reach, state, vm
 from gpurack.lab.state import Kind, RackHost
 from gpurack.site.load import load
 from gpurack.site.models import Site
@@ -55,6 +55,7 @@ def up(
         rack.up(hosts, _Say(), bare=bare)
         _trust(document)
         _print_status(rack.status())
+        _print_nodes()
         names = " ".join(host.name for host in hosts)
         print(
             f"\nLook around: gpurack lab ssh {hosts[0].name}   (hosts: {names}; logs: gpurack lab logs HOST)"
@@ -85,6 +86,7 @@ def status(site: SiteOption = None, as_json: JsonOption = False) -> None:
             print(json.dumps(_document(found), indent=2))
         else:
             _print_status(found)
+            _print_nodes()
         missing = (wanted or set()) - {one.name for one in found}
     if not found or missing or not all(one.ssh for one in found):
         raise typer.Exit(3)
@@ -216,6 +218,12 @@ def _print_status(found: Sequence[rack.HostState]) -> None:
             print(f"  {deviation.id:<23} {deviation.differs}")
 
 
+def _print_nodes() -> None:
+    nodes = rack.nodes()
+    if nodes:
+        print(f"\nThe cluster's own words:\n{nodes.rstrip()}")
+
+
 class _Say:
     """Progress lines on stderr, with seconds since the command began."""
 
@@ -230,6 +238,7 @@ class _Say:
 def _plainly() -> Iterator[None]:
     """Problems as text on stderr, and the exit code they stand for; never a traceback."""
     try:
+        machine.require_root()
         yield
     except GpurackError as error:
         print(error, file=sys.stderr)

@@ -55,6 +55,8 @@ def plug(name: str, address: str, namespace: str | None = None) -> str:
             tool("ip", "-n", RACK, "link", "del", port)
         tool("ip", "-n", RACK, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space)
         tool("ip", "-n", RACK, "link", "set", port, "master", SWITCH, "up")
+        # always the same: with a new one, neighbours would write to the old until their caches expire (20 s)
+        tool("ip", "-n", space, "link", "set", "eth0", "address", mac(address))
     _address(space, "eth0", address)
     tool("ip", "-n", space, "route", "replace", "default", "via", GATEWAY)
     return space

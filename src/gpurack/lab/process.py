@@ -5,13 +5,47 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from gpurack.errors import Problem, Refused
 
 Progress = Callable[[str], None]
+T = TypeVar("T")
+
+
+class Background(Generic[T]):
+    """`function` in a thread that does not outlive the program: Ctrl-C ends a wait for it at once."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value.append(self._function())
+        except BaseException as error:  # noqa: BLE001  whatever it is, it is the waiter's
+            self._error = error
+
+    def result(self) -> T:
+        """What the function returned, or its exception."""
+        while self._thread.is_alive():
+            self._thread.join(0.2)  # a join without limit would not hear Ctrl-C
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """For tools of the machine: their own words untranslated, and found where a user's PATH does not look."""
+    path = os.environ.get("PATH", "/usr/bin:/bin")
+    return {**os.environ, "LC_ALL": "C.UTF-8", "PATH": f"{path}:/usr/sbin:/sbin", **more}
 
 
 def tool(*argv: str | Path, check: bool = True, stdin: str | None = None, timeout: float = 600) -> str:
@@ -25,6 +59,7 @@ def tool(*argv: str | Path, check: bool = True, stdin: str | None = None, timeou
         timeout=timeout,
         check=False,
         errors="replace",
+        env=environment(),
     )
     if check and done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip()).splitlines()
@@ -40,7 +75,7 @@ def tool(*argv: str | Path, check: bool = True, stdin: str | None = None, timeou
     return done.stdout
 
 
-def start(argv: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> int:
+def start(argv: Sequence[str], log: Path, more: Mapping[str, str] | None = None) -> int:
     """Start `argv` in a session of its own, output to `log`; its pid. It outlives this process."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
@@ -50,7 +85,7 @@ def start(argv: Sequence[str], log: Path, environment: Mapping[str, str] | None 
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, **(environment or {})},
+            env=environment(**(more or {})),
         )
     return child.pid
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from gpurack.errors import GpurackError, Problem, Refused
 from gpurack.lab import cgroups, container, lay, machine, mirror, network, reach, root, state, vm
-from gpurack.lab.process import Progress
+from gpurack.lab.process import Background, Progress
 from gpurack.lab.state import KNOWN_HOSTS, Kind, RackHost
 
 GRACE = {"container": 10.0, "vm": 60.0}  # seconds a host gets to power itself off; measured 1-7 and 15-25
@@ -63,17 +63,17 @@ def up(
         machine.prepare(progress)
         repair(progress)
         lay.way_in()
-        with ThreadPoolExecutor(max_workers=1) as builder:
-            # building is the longest wait of all, and needs nothing of the hosts
-            built = builder.submit(mirror.prepare, progress) if with_mirror else None
-            image = root.ensure(progress)
-            network.up()
-            rack = _rack(hosts)
-            booted = [host for host in hosts if _boot_if_needed(host, image, rack, bare, progress)]
-            _trust(rack)
-            _wait(booted, progress)
-            if built is not None:
-                built.result()
+        # building is the longest wait of all, and needs nothing of the hosts
+        built = Background(lambda: mirror.prepare(progress)) if with_mirror else None
+        image = root.ensure(progress)
+        network.up()
+        rack = _rack(hosts)
+        for host in hosts:
+            _boot_if_needed(host, image, rack, bare, progress)
+        _trust(rack)
+        _wait(hosts, progress)  # also those that ran: a run killed while they booted did not
+        if built is not None:
+            built.result()
         if with_mirror:
             network.plug("mirror", network.MIRROR_ADDRESS)
             mirror.start(progress)
@@ -138,11 +138,18 @@ def power_cut(name: str) -> None:
 
 def status() -> tuple[HostState, ...]:
     """Every host that the rack knows, asked in parallel."""
-    known = state.known()
-    if not known:
-        return ()
-    with ThreadPoolExecutor(max_workers=len(known)) as pool:
-        return tuple(pool.map(_state, known))
+    asked = [Background(partial(_state, host)) for host in state.known()]
+    return tuple(one.result() for one in asked)
+
+
+def nodes() -> str:
+    """What the cluster's own API says of its nodes, as kubectl prints it; empty when there is no cluster."""
+    for host in state.known():
+        if host.kind == "container" and _kind(host).running(host):
+            answer = reach.ask(host, _NODES)
+            if answer:
+                return answer
+    return ""
 
 
 def known_hosts() -> str:
@@ -196,7 +203,7 @@ def _rack(hosts: Sequence[RackHost]) -> tuple[RackHost, ...]:
 
 def _boot_if_needed(
     host: RackHost, image: Path, rack: Sequence[RackHost], bare: bool, progress: Progress
-) -> bool:
+) -> None:
     kind = _kind(host)
     before = {one.name: one for one in state.known()}.get(host.name)
     changed = before is not None and before != host
@@ -205,13 +212,12 @@ def _boot_if_needed(
         _kind(before).erase(before)
     elif kind.running(host):
         if not bare:
-            return False
+            return
         kind.stop(host, 0.0)  # its disk is dropped: nothing to save
     if bare or changed or not kind.created(host):
         progress(f"laying {host.name} ({host.kind}, {host.address})")
         kind.create(host, image, rack)
     kind.boot(host)
-    return True
 
 
 def _wait(hosts: Sequence[RackHost], progress: Progress) -> None:
@@ -232,15 +238,12 @@ def _stop(hosts: Sequence[RackHost], progress: Progress) -> None:
 
 def _all(task: Callable[[RackHost], None], hosts: Sequence[RackHost]) -> None:
     """Do `task` for all hosts at once; problems of all of them together."""
-    if not hosts:
-        return
     problems: list[Problem] = []
-    with ThreadPoolExecutor(max_workers=len(hosts)) as pool:
-        for future in [pool.submit(task, host) for host in hosts]:
-            try:
-                future.result()
-            except GpurackError as error:
-                problems += error.problems
+    for running in [Background(partial(task, host)) for host in hosts]:
+        try:
+            running.result()
+        except GpurackError as error:
+            problems += error.problems
     if problems:
         raise Refused(problems)
 
@@ -283,6 +286,10 @@ def _state(host: RackHost) -> HostState:
     )
 
 
+_NODES = """\
+[ ! -e /etc/kubernetes/admin.conf ] ||
+    kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s get nodes 2> /dev/null || :
+"""
 _ABOUT = """\
 systemctl is-system-running || :
 echo "Linux $(uname -r)"

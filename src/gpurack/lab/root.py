@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpurack import defaults
 from gpurack.lab.process import Progress, tool
-from gpurack.lab.state import locked
+from gpurack.lab.state import known, locked, recall
 
 SUITE = "bookworm"
 ROOTS = Path(defaults.LAB_CACHE) / "roots"
@@ -109,8 +109,17 @@ def ensure(progress: Progress) -> Path:
             timeout=1800,
         )
         new.rename(root)
+        _prune()
         progress(f"root image built in {time.monotonic() - begun:.0f} s")
     return root
+
+
+def _prune() -> None:
+    """Delete images of earlier recipes that no host is laid over."""
+    used = {recall(host.name).get("image") for host in known()}
+    for old in ROOTS.iterdir():
+        if old.is_dir() and old != folder() and str(old) not in used:
+            shutil.rmtree(old)
 
 
 def _archive() -> tuple[str, ...]:
