@@ -32,13 +32,12 @@ class Active:
 class SwapUnit:
     """A `.swap` unit, or a service that makes swap.
 
-    + load: systemd's LoadState (`loaded`, `masked`, `not-found`); + active: its ActiveState
-    + file: UnitFileState (`enabled`, `generated`, `transient`, `masked`, ... or empty)
+    + active: its ActiveState
+    + file: what `is-enabled` says (`enabled`, `generated`, `static`, `masked`, ...), empty without a file
     + source: SourcePath, what a generator made it from
     """
 
     name: str
-    load: str
     active: str
     file: str
     source: str = ""
@@ -75,7 +74,7 @@ def returning(found: Swap, *, foreign: bool = False) -> tuple[SwapUnit, ...]:
 
 
 def _returns(unit: SwapUnit, *, foreign: bool) -> bool:
-    if unit.load != "loaded" or unit.source == FSTAB:
+    if unit.file.startswith("masked") or unit.source == FSTAB:
         return False
     if unit.file.startswith("enabled") or unit.file == "generated":
         return True
@@ -132,8 +131,13 @@ def _fstab_steps(found: Swap) -> list[Step]:
 
 
 def _unit_steps(found: Swap, foreign: bool) -> list[Step]:
-    """Masking overrides a generator's unit too, and counts at the next boot without a reload."""
-    return [
-        Run(script=f"systemctl mask -- {quote(unit.name)}", why=f"keep {unit.name} from starting at boot")
-        for unit in returning(found, foreign=foreign)
-    ]
+    """An enabled unit is disabled (systemd masks no file that an administrator wrote), any other is masked.
+
+    Without a reload, which may disturb (R80): both count at the next boot.
+    """
+    steps: list[Step] = []
+    for unit in returning(found, foreign=foreign):
+        verb = "disable" if unit.file.startswith("enabled") else "mask"
+        script = f"systemctl {verb} --no-reload -- {quote(unit.name)}"
+        steps.append(Run(script=script, why=f"keep {unit.name} from starting at boot"))
+    return steps

@@ -8,7 +8,8 @@ from gpurack.facts.probe import Probe
 
 # Lines of files are carried behind a mark, so that no content can look like an answer. `list-units` knows
 # what generators made (GPT, zram-generator), `list-unit-files` what is enabled and not loaded. The services
-# are zram-tools', Ubuntu's zram-config, and dphys-swapfile: they call swapon themselves.
+# are zram-tools', Ubuntu's zram-config, and dphys-swapfile: they call swapon themselves. `is-enabled` reads
+# the disk, where `show` would repeat what systemd read at its last reload.
 _SCRIPT = r"""
 sed 's/^/swaps=/' /proc/swaps
 if test -f /etc/fstab; then
@@ -22,8 +23,8 @@ printf 'container=%s\n' "$(systemd-detect-virt --container)"
   systemctl list-unit-files --type swap --plain --no-legend
   printf '%s\n' zramswap.service zram-config.service dphys-swapfile.service
 } | sed 's/^[^[:alnum:]-]*//; s/ .*//' | sort -u | while read -r unit; do
-  systemctl show -p Id,LoadState,ActiveState,UnitFileState,SourcePath -- "$unit" | sed 's/^/unit=/'
-  echo unit=
+  systemctl show -p Id,LoadState,ActiveState,SourcePath -- "$unit" | sed 's/^/unit=/'
+  printf 'unit=File=%s\nunit=\n' "$(systemctl is-enabled -- "$unit" 2>/dev/null)"
 done
 """
 
@@ -74,12 +75,11 @@ def _units(lines: tuple[str, ...]) -> tuple[SwapUnit, ...]:
             continue
         unit = SwapUnit(
             name=block["Id"],
-            load=block["LoadState"],
             active=block["ActiveState"],
-            file=block.get("UnitFileState", ""),
+            file=block["File"],
             source=block.get("SourcePath", ""),
         )
-        if unit.load != "not-found" or unit.active == "active":
+        if block["LoadState"] != "not-found" or unit.active == "active":
             units[unit.name] = unit
         block = {}
     return tuple(units.values())

@@ -29,10 +29,8 @@ def swap(
     return Swap(active=active, fstab=fstab, units=units, available=8 * GIB, container=container)
 
 
-def unit(
-    name: str, *, active: str = "inactive", file: str = "", source: str = "", load: str = "loaded"
-) -> SwapUnit:
-    return SwapUnit(name=name, load=load, active=active, file=file, source=source)
+def unit(name: str, *, active: str = "inactive", file: str = "", source: str = "") -> SwapUnit:
+    return SwapUnit(name=name, active=active, file=file, source=source)
 
 
 def scripts(found: Swap, accept: frozenset[str] = NONE) -> list[str]:
@@ -75,17 +73,17 @@ O_40 = swap(
 
 
 def test_o_40_swap_of_the_gpt_generator_is_masked_and_turned_off() -> None:
-    assert scripts(O_40) == ["systemctl mask -- dev-nvme0n1p4.swap", "swapoff -- /dev/nvme0n1p4"]
+    assert scripts(O_40) == ["systemctl mask --no-reload -- dev-nvme0n1p4.swap", "swapoff -- /dev/nvme0n1p4"]
 
 
 def test_o_40_a_masked_unit_and_an_empty_list_are_the_end_of_it() -> None:
-    done = swap(fstab=O_40.fstab, units=(unit("dev-nvme0n1p4.swap", load="masked", file="masked"),))
+    done = swap(fstab=O_40.fstab, units=(unit("dev-nvme0n1p4.swap", file="masked"),))
     assert off(NONE, done).steps == ()
 
 
 def test_o_40_an_inactive_unit_that_a_generator_made_comes_back_at_boot() -> None:
     assert scripts(swap(units=(unit("dev-zram0.swap", file="generated"),))) == [
-        "systemctl mask -- dev-zram0.swap"
+        "systemctl mask --no-reload -- dev-zram0.swap"
     ]
 
 
@@ -97,13 +95,13 @@ def test_o_40_a_unit_of_fstab_goes_with_its_line() -> None:
 def test_a_disabled_unit_is_left_alone_and_an_enabled_service_is_not() -> None:
     assert scripts(swap(units=(unit("extra.swap", file="disabled"),))) == []
     assert scripts(swap(units=(unit("zramswap.service", file="enabled"),))) == [
-        "systemctl mask -- zramswap.service"
+        "systemctl disable --no-reload -- zramswap.service"
     ]
 
 
 def test_unit_names_with_escapes_are_quoted() -> None:
     (script,) = scripts(swap(units=(unit(r"dev-disk-by\x2duuid-77.swap", file="generated"),)))
-    assert script == r"systemctl mask -- 'dev-disk-by\x2duuid-77.swap'"
+    assert script == r"systemctl mask --no-reload -- 'dev-disk-by\x2duuid-77.swap'"
 
 
 def test_swap_that_does_not_fit_into_memory_is_refused() -> None:

@@ -112,13 +112,13 @@ container=none
 unit=Id=dev-nvme0n1p4.swap
 unit=LoadState=loaded
 unit=ActiveState=active
-unit=UnitFileState=generated
 unit=SourcePath=
+unit=File=generated
 unit=
 unit=Id=dphys-swapfile.service
 unit=LoadState=not-found
 unit=ActiveState=inactive
-unit=UnitFileState=
+unit=File=
 unit=
 """
 
