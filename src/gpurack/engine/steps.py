@@ -156,7 +156,7 @@ def _await(step: Await) -> Order:
   left=$(({step.deadline} - $(now) + began)); [ $left -gt 0 ] || left=1
   out=$(timeout -k 1 $left sh -c 'eval "$P"' 2>&1 </dev/null) && exit 0
   [ $(($(now) - began)) -lt {step.deadline} ] || break
-{_tick()}  sleep {step.every}
+{_tick(' $(printf "%s" "$out" | tail -n 1 | cut -c 1-100)')}  sleep {step.every}
 done
 printf '%s\\n' "$out" | tail -n 5 >&2; exit {NOT_IN_TIME}"""
     limit = step.deadline + 15  # the last probe may start just before the deadline
