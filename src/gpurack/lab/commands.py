@@ -54,6 +54,8 @@ def up(
         hosts = hosts_of(document)
         rack.up(hosts, _Say(), bare=bare)
         _trust(document)
+        if bare:
+            _forget_cluster(document)
         _print_status(rack.status())
         _print_nodes()
         names = " ".join(host.name for host in hosts)
@@ -74,6 +76,9 @@ def reset(host: Annotated[list[str] | None, typer.Argument(metavar="[HOST]...")]
     """Make hosts (all, if none is named) as after their first boot. Their ssh host keys stay."""
     with _plainly():
         rack.reset(host or [], _Say())
+        document = load(SITE, files=False)
+        if not host or any(one.role == "control-plane" and one.name in host for one in document.hosts):
+            _forget_cluster(document)
 
 
 @app.command()
@@ -186,6 +191,14 @@ def _trust(site: Site) -> None:
     kept = file.read_text().splitlines() if file.exists() else []
     others = [line for line in kept if line.strip() and line.split()[0] not in names]
     file.write_text("".join(line + "\n" for line in others) + ours)
+
+
+def _forget_cluster(site: Site) -> None:
+    """The cluster is gone with its control plane: so is what the controller knew about it."""
+    from gpurack.engine.run import state_dir
+
+    for name in ("kubeconfig", "cluster.json"):
+        (state_dir(site) / name).unlink(missing_ok=True)
 
 
 def _document(found: Sequence[rack.HostState]) -> dict[str, object]:
