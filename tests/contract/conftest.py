@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.rack import Rack
+from tests.contract.trio import Trio
 
 
 @pytest.fixture(scope="session")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
     if os.geteuid() or not Path("/usr/sbin/sshd").exists() or not shutil.which("unshare"):
         pytest.skip("needs root, sshd and unshare")
-    rack = Rack(tmp_path_factory.mktemp("rack"))
+    trio = Trio(tmp_path_factory.mktemp("rack"))
     try:
-        rack.start()
-        yield rack
+        trio.start()
+        yield trio
     finally:
-        rack.stop()
+        trio.stop()
 
 
 @pytest.fixture
-def rack(started: Rack) -> Rack:
+def trio(started: Trio) -> Trio:
     started.clean()
     return started

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.contract.rack import HOSTS, Rack
+from tests.contract.trio import HOSTS, Trio
 
 OWES = """
 @operation()
@@ -36,10 +36,10 @@ slow(name="slow")
 """
 
 
-def wait_for(rack: Rack, name: str, path: str) -> int:
+def wait_for(trio: Trio, name: str, path: str) -> int:
     """The pid that host `name` wrote to `path`."""
     for _ in range(300):
-        file = rack.on(name, path)
+        file = trio.on(name, path)
         if file.exists() and file.read_text().strip():
             return int(file.read_text())
         time.sleep(0.05)
@@ -56,12 +56,12 @@ def group_is_gone(pid: int) -> bool:
     return False
 
 
-def test_a_live_host_owes_what_disturbs_it_and_the_run_exits_3(rack: Rack) -> None:
-    result = rack.run(OWES, "--yes", "--json")
+def test_a_live_host_owes_what_disturbs_it_and_the_run_exits_3(trio: Trio) -> None:
+    result = trio.run(OWES, "--yes", "--json")
     assert result.code == 3
     assert '"operation"' in result.out or result.out.lstrip().startswith("{")
-    assert not rack.on("gpu-1", "one").exists()
-    assert rack.on("gpu-2", "one").exists()
+    assert not trio.on("gpu-1", "one").exists()
+    assert trio.on("gpu-2", "one").exists()
     assert result.report["hosts"]["gpu-1"]["owed"] == [
         {"operation": "change one", "reason": "one is not there (two pods run)", "disruption": "drain"}
     ]
@@ -69,18 +69,18 @@ def test_a_live_host_owes_what_disturbs_it_and_the_run_exits_3(rack: Rack) -> No
     assert result.report["exit_code"] == 3
 
 
-def test_a_dry_run_owes_too_and_writes_nothing(rack: Rack) -> None:
-    result = rack.run(OWES, "--dry")
+def test_a_dry_run_owes_too_and_writes_nothing(trio: Trio) -> None:
+    result = trio.run(OWES, "--dry")
     assert result.code == 3
-    assert not any(rack.on(name, "one").exists() for name in HOSTS)
+    assert not any(trio.on(name, "one").exists() for name in HOSTS)
     assert result.report["dry"] is True
 
 
-def test_a_dry_run_goes_on_past_a_dead_host_and_exits_1_for_a_refusal(rack: Rack) -> None:
-    rack.daemons["cp-1"].kill()
-    rack.daemons["cp-1"].wait()
+def test_a_dry_run_goes_on_past_a_dead_host_and_exits_1_for_a_refusal(trio: Trio) -> None:
+    trio.daemons["cp-1"].kill()
+    trio.daemons["cp-1"].wait()
     try:
-        result = rack.run(
+        result = trio.run(
             """
 @operation()
 @guarded
@@ -93,7 +93,7 @@ refused(name="refuses")
             "--dry",
         )
     finally:
-        rack.boot("cp-1")
+        trio.boot("cp-1")
     assert result.code == 1
     codes = {name: [one["code"] for one in host["problems"]] for name, host in result.report["hosts"].items()}
     assert codes == {"cp-1": ["E-SSH-04"], "gpu-1": [], "gpu-2": ["E-TEST-01"]}
@@ -101,28 +101,28 @@ refused(name="refuses")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_run_and_what_runs_on_hosts(rack: Rack, number: int, code: int) -> None:
-    process = rack.popen("inventories/bench", rack.deploy(SLOW.replace("{base}", str(rack.base))), "--yes")
-    pids = [wait_for(rack, name, "pid") for name in HOSTS]
+def test_a_signal_ends_the_run_and_what_runs_on_hosts(trio: Trio, number: int, code: int) -> None:
+    process = trio.popen("inventories/bench", trio.deploy(SLOW.replace("{base}", str(trio.base))), "--yes")
+    pids = [wait_for(trio, name, "pid") for name in HOSTS]
     process.send_signal(number)
-    result = rack.finish(process)
+    result = trio.finish(process)
     assert result.code == code
     assert all(group_is_gone(pid) for pid in pids)
-    assert (rack.folder / "ended").read_text() == "once"
+    assert (trio.folder / "ended").read_text() == "once"
     assert result.report["exit_code"] == code
     assert "Traceback" not in result.err
-    (rack.folder / "ended").unlink()
+    (trio.folder / "ended").unlink()
 
 
-def test_kill_9_of_the_controller_ends_the_remote_process_group(rack: Rack) -> None:
-    process = rack.popen("inventories/bench", rack.deploy(SLOW.replace("{base}", str(rack.base))), "--yes")
-    pids = [wait_for(rack, name, "pid") for name in HOSTS]
+def test_kill_9_of_the_controller_ends_the_remote_process_group(trio: Trio) -> None:
+    process = trio.popen("inventories/bench", trio.deploy(SLOW.replace("{base}", str(trio.base))), "--yes")
+    pids = [wait_for(trio, name, "pid") for name in HOSTS]
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert all(group_is_gone(pid) for pid in pids)
 
 
-def test_kill_9_in_the_middle_of_an_upload_leaves_the_old_file_and_no_rest(rack: Rack) -> None:
+def test_kill_9_in_the_middle_of_an_upload_leaves_the_old_file_and_no_rest(trio: Trio) -> None:
     body = """
 @operation()
 @guarded
@@ -134,23 +134,23 @@ def put(*, text):
 put(name="old", text="old")
 put(name="new", text="new")
 """
-    process = rack.popen("inventories/bench", rack.deploy(body), "--yes", "--limit", "gpu-1")
+    process = trio.popen("inventories/bench", trio.deploy(body), "--yes", "--limit", "gpu-1")
     for _ in range(300):
-        if list(rack.on("gpu-1", ".").glob(".gpurack.*")) and rack.on("gpu-1", "file").exists():
+        if list(trio.on("gpu-1", ".").glob(".gpurack.*")) and trio.on("gpu-1", "file").exists():
             break
         time.sleep(0.02)
     time.sleep(0.2)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     for _ in range(100):
-        if not list(rack.on("gpu-1", ".").glob(".gpurack.*")):
+        if not list(trio.on("gpu-1", ".").glob(".gpurack.*")):
             break
         time.sleep(0.05)
-    assert rack.on("gpu-1", "file").read_text() == "old"
-    assert not list(rack.on("gpu-1", ".").glob(".gpurack.*"))
+    assert trio.on("gpu-1", "file").read_text() == "old"
+    assert not list(trio.on("gpu-1", ".").glob(".gpurack.*"))
 
 
-def test_when_every_host_fails_results_and_report_still_come(rack: Rack) -> None:
+def test_when_every_host_fails_results_and_report_still_come(trio: Trio) -> None:
     body = """
 @operation()
 @guarded
@@ -160,7 +160,7 @@ def fail():
 fail(name="fails everywhere")
 fail(name="never reached")
 """
-    result = rack.run(body)
+    result = trio.run(body)
     assert result.code == 1
     assert "Grand total" in result.err
     assert "Starting operation: never reached" not in result.err
@@ -169,7 +169,7 @@ fail(name="never reached")
     assert problem["found"] == "exit 9: broken pipe"
     assert problem["left"] == ["not done: try"]
     assert "broken pipe" in open(problem["log"]).read()
-    dry = rack.run(
+    dry = trio.run(
         body.replace("yield from", "raise Refused(Problem(code='E-TEST-02', what='no')); yield from"), "--dry"
     )
     assert dry.code == 1
@@ -177,8 +177,8 @@ fail(name="never reached")
     assert [host["problems"][0]["code"] for host in dry.report["hosts"].values()] == ["E-TEST-02"] * 3
 
 
-def test_an_exception_is_one_line_and_fails_its_host_only(rack: Rack) -> None:
-    result = rack.run(
+def test_an_exception_is_one_line_and_fails_its_host_only(trio: Trio) -> None:
+    result = trio.run(
         """
 @operation()
 @guarded
@@ -196,8 +196,8 @@ breaks(name="breaks")
     assert "Traceback" not in result.err
 
 
-def test_deploy_code_that_raises_our_error_ends_in_its_problem(rack: Rack) -> None:
-    result = rack.run(
+def test_deploy_code_that_raises_our_error_ends_in_its_problem(trio: Trio) -> None:
+    result = trio.run(
         "raise Refused(Problem(code='E-TEST-03', what='no API yet', next='run control_plane.py'))"
     )
     assert result.code == 1

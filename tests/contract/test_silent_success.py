@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from tests.contract.rack import PORT, Rack
+from tests.contract.trio import PORT, Trio
 
 CASES = {
     "a mistyped inventory": (["inventories/bnech", "deploy.py", "--yes"], "there is no such file or host"),
@@ -24,26 +24,26 @@ CASES = {
 }
 
 
-def test_each_ends_in_exit_1_and_one_clear_line(rack: Rack) -> None:
-    rack.deploy("raise SystemExit('must never be reached')")
-    shutil.copy("config.py", rack.folder / "config.py")
-    bad = rack.document.read_text().replace("stack:\n", "stakc:\n", 1)
-    (rack.folder / "inventories" / "bad.yaml").write_text(bad)
-    (rack.folder / "inventories" / "bad").write_text('bad = [f"@gpurack/{__file__}.yaml"]\n')
-    (rack.folder / "inventories" / "none").write_text("none = []\n")
-    running = {name: rack.popen(*arguments) for name, (arguments, _) in CASES.items()}
+def test_each_ends_in_exit_1_and_one_clear_line(trio: Trio) -> None:
+    trio.deploy("raise SystemExit('must never be reached')")
+    shutil.copy("config.py", trio.folder / "config.py")
+    bad = trio.document.read_text().replace("stack:\n", "stakc:\n", 1)
+    (trio.folder / "inventories" / "bad.yaml").write_text(bad)
+    (trio.folder / "inventories" / "bad").write_text('bad = [f"@gpurack/{__file__}.yaml"]\n')
+    (trio.folder / "inventories" / "none").write_text("none = []\n")
+    running = {name: trio.popen(*arguments) for name, (arguments, _) in CASES.items()}
     for name, process in running.items():
-        result = rack.finish(process)
+        result = trio.finish(process)
         text = result.out + result.err
         assert result.code == 1, name
         assert CASES[name][1] in text, f"{name}: {text}"
         assert "Traceback" not in text, name
         assert "must never be reached" not in text, name
-    assert not (rack.folder / "pyinfra-debug.log").exists()
+    assert not (trio.folder / "pyinfra-debug.log").exists()
 
 
-def test_limits_by_host_pool_rack_and_role_and_the_plain_inventory_work(rack: Rack) -> None:
-    deploy = rack.deploy("""
+def test_limits_by_host_pool_rack_and_role_and_the_plain_inventory_work(trio: Trio) -> None:
+    deploy = trio.deploy("""
 @operation()
 @guarded
 def put():
@@ -51,11 +51,11 @@ def put():
 
 put(name="put")
 """)
-    gpu = rack.popen("inventories/bench", deploy, "--yes", "--limit", "gpu")
-    inventory = rack.popen("inventories/bench", "debug-inventory", "--json")
-    assert rack.finish(gpu).code == 0
-    assert [rack.on(name, "file").exists() for name in ("cp-1", "gpu-1", "gpu-2")] == [False, True, True]
-    listed = rack.finish(inventory)
+    gpu = trio.popen("inventories/bench", deploy, "--yes", "--limit", "gpu")
+    inventory = trio.popen("inventories/bench", "debug-inventory", "--json")
+    assert trio.finish(gpu).code == 0
+    assert [trio.on(name, "file").exists() for name in ("cp-1", "gpu-1", "gpu-2")] == [False, True, True]
+    listed = trio.finish(inventory)
     assert listed.code == 0
     assert f'"ssh_port": {PORT}' in listed.out
     assert '"small"' in listed.out

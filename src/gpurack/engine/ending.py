@@ -43,6 +43,7 @@ class Ending(BaseStateCallback):
                     command=tuple(redaction.mask(word) for word in command_line()),
                     dry=dry,
                     accepted=tuple(sorted(run.site.accept)),
+                    hosts=tuple(host.name for host in run.site.hosts),
                 )
             )
 

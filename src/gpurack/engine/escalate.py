@@ -65,7 +65,10 @@ def find_escalation(transport: Transport, site: Site, name: str) -> Escalation:
 def _with_password(transport: Transport, site: Site, name: str, look: Look, reference: str) -> Escalation:
     password = resolve(reference)
     try_it = Escalation("password", password, prompt=not look.rs)
-    answer = ask(transport, "id -u", escalation=try_it, limit=READ_LIMIT)
+    # Asked for the first time with nothing after the password: a wrong one must not wait for a second try.
+    answer = ask(
+        transport, f"exec {try_it.prefix()}id -u", payload=f"{password}\n".encode(), limit=READ_LIMIT
+    )
     if answer.code == 0 and answer.out.strip() == "0":
         return try_it
     if look.rs:

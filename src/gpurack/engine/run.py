@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import secrets
 import sys
 import threading
@@ -235,6 +236,9 @@ def command_line() -> tuple[str, ...]:
 
 
 def operator() -> str:
-    """Who runs this, for the lock on hosts: `user@machine`."""
-    user = os.environ.get("SUDO_USER") or os.environ.get("USER") or str(os.getuid())
-    return f"{user}@{os.uname().nodename}"
+    """Who runs this, for the lock on hosts: user, machine and process."""
+    try:
+        user = os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return f"{user}@{os.uname().nodename} (pid {os.getpid()})"

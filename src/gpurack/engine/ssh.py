@@ -29,6 +29,7 @@ from gpurack.errors import Lost, Problem
 from gpurack.site.models import Site
 
 _NOT_ACKNOWLEDGED_LIMIT = 30_000  # milliseconds without an acknowledgement until a dead host counts as gone
+_JUMP = "jump host"
 _jumps: dict[tuple[str, str, int], SSHClient] = {}
 _jumps_lock = threading.Lock()
 
@@ -90,9 +91,7 @@ def open_jump(site: Site) -> SSHClient:
         client = _jumps.get(key)
         transport = client.get_transport() if client else None
         if client is None or transport is None or not transport.is_active():
-            client = _jumps[key] = _open(
-                site, f"jump host {jump.host}", jump.host, jump.port, jump.user, None
-            )
+            client = _jumps[key] = _open(site, f"{_JUMP} {jump.host}", jump.host, jump.port, jump.user, None)
         return client
 
 
@@ -182,10 +181,11 @@ def _explain(
     site: Site, name: str, address: str, port: int, user: str, trusted: Path, error: BaseException
 ) -> Problem:
     place = f"{address}:{port}"
+    whose = f" of the {name}" if name.startswith(_JUMP) else ""
     if isinstance(error, BadHostKeyException):
         return Problem(
             code="E-SSH-02",
-            what="the host key has changed: the host was re-imaged, or somebody is in between",
+            what=f"the host key{whose} has changed: it was re-imaged, or somebody is in between",
             found=f"{place} shows {error.key.get_name()} {error.key.fingerprint}",
             wanted=f"{error.expected_key.get_name()} {error.expected_key.fingerprint} of {trusted}",
             next=f"if the host was re-imaged: gpurack hosts trust {site.file} --replace {name}",
@@ -193,7 +193,7 @@ def _explain(
     if isinstance(error, _UnknownKey):
         return Problem(
             code="E-SSH-01",
-            what="the host key is not known yet",
+            what=f"the host key{whose} is not known yet",
             found=f"{place} shows {error.key.get_name()} {error.key.fingerprint}",
             wanted=f"a line for it in {trusted}",
             next=f"compare the fingerprint, then: gpurack hosts trust {site.file}",
@@ -201,17 +201,23 @@ def _explain(
     if isinstance(error, AuthenticationException):
         return Problem(
             code="E-SSH-03",
-            what=f"the host does not let {user} in",
+            what=f"the {name if whose else 'host'} does not let {user} in",
             found=f"{place}: {_words(error)}",
             wanted=f"key {site.ssh.key}" if site.ssh.key else "a key of the agent or of ~/.ssh",
             next=f"add the public key to ~{user}/.ssh/authorized_keys there, or correct `ssh` in {site.file}",
         )
     if isinstance(error, TimeoutError):
-        what, found = "the host does not answer", f"{place}: nothing for {CONNECT_LIMIT:.0f} s"
+        what, found = (
+            f"the {name if whose else 'host'} does not answer",
+            f"{place}: nothing for {CONNECT_LIMIT:.0f} s",
+        )
     elif isinstance(error, socket.gaierror):
-        what, found = "the name does not resolve", f"{address}: {_words(error)}"
+        what, found = f"the name{whose} does not resolve", f"{address}: {_words(error)}"
     else:
-        what, found = "no ssh connection", f"{place}: {_words(error)}"
+        what, found = (
+            f"no ssh connection to the {name}" if whose else "no ssh connection",
+            f"{place}: {_words(error)}",
+        )
     return Problem(
         code="E-SSH-04",
         what=what,

@@ -23,9 +23,11 @@ FORMAT = 1  # raised when a field changes its meaning; fields may be added
 
 
 def build(events: Iterable[Event], *, owed: Iterable[Owed]) -> dict[str, Any]:
-    """The report as plain data."""
+    """The report as plain data; hosts in the order of the document."""
     report: dict[str, Any] = {"format": FORMAT, "accepted": [], "hosts": {}}
-    hosts: dict[str, dict[str, Any]] = report["hosts"]
+    hosts: dict[str, dict[str, Any]] = {}
+
+    order: dict[str, int] = {}
 
     def of(name: str) -> dict[str, Any]:
         empty: dict[str, Any] = {"outcome": "lost", "changes": [], "owed": [], "notes": [], "problems": []}
@@ -42,6 +44,7 @@ def build(events: Iterable[Event], *, owed: Iterable[Owed]) -> dict[str, Any]:
                     "dry": event.dry,
                     "accepted": list(event.accepted),
                 }
+                order = {name: index for index, name in enumerate(event.hosts)}
             case HostConnected():
                 of(event.host)["outcome"] = "as wanted"
             case Changed():
@@ -79,6 +82,9 @@ def build(events: Iterable[Event], *, owed: Iterable[Owed]) -> dict[str, Any]:
             host["outcome"] = "owed"
         elif any(change["done"] for change in host["changes"]):
             host["outcome"] = "changed"
+    report["hosts"] = {
+        name: hosts[name] for name in sorted(hosts, key=lambda name: order.get(name, len(order)))
+    }
     return report
 
 

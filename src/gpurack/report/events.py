@@ -12,7 +12,8 @@ from gpurack.errors import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBegan:
-    """+ accepted: ids of the gates that the site document accepts; shown in every report."""
+    """+ hosts: of the document, in its order
+    + accepted: ids of the gates that the site document accepts; shown in every report"""
 
     run: str
     site: str
@@ -20,6 +21,7 @@ class RunBegan:
     command: tuple[str, ...]
     dry: bool
     accepted: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

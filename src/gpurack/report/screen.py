@@ -31,7 +31,7 @@ def line(event: Event) -> str | None:
 def last(events: Iterable[Event], *, owed: Iterable[Owed], report: str | None, code: int) -> list[str]:
     """The last screen: failed hosts with cause and next step, what is owed, where the report lies."""
     events = list(events)
-    failed = [event for event in events if isinstance(event, Failed)]
+    failed = sorted((event for event in events if isinstance(event, Failed)), key=lambda item: item.host)
     text: list[str] = []
     if failed:
         text += ["", "FAILED"]

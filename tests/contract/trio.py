@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 PORT = 22622
-HOSTS = {"cp-1": "127.77.0.11", "gpu-1": "127.77.0.12", "gpu-2": "127.77.0.13"}
+NET = f"127.77.{os.getpid() % 250}"  # another session may test at the same time
+HOSTS = {"cp-1": f"{NET}.11", "gpu-1": f"{NET}.12", "gpu-2": f"{NET}.13"}
 
 DOCUMENT = """\
 name: bench
@@ -36,7 +37,7 @@ stack:
   images: {pause: "3.10.1", etcd: 3.6.5-0, coredns: v1.12.1}
 cluster:
   name: bench
-  endpoint: 127.77.0.11:6443
+  endpoint: %(net)s.11:6443
   pod_cidrs: [10.244.0.0/16]
   service_cidrs: [10.96.0.0/16]
   cni: external
@@ -46,9 +47,9 @@ pools:
     stage: lab
     hardware: {gpus: {count: 4}}
 hosts:
-  - {name: cp-1, address: 127.77.0.11, role: control-plane}
-  - {name: gpu-1, address: 127.77.0.12, pool: small}
-  - {name: gpu-2, address: 127.77.0.13, pool: small}
+  - {name: cp-1, address: %(net)s.11, role: control-plane}
+  - {name: gpu-1, address: %(net)s.12, pool: small}
+  - {name: gpu-2, address: %(net)s.13, pool: small}
 """
 
 PREAMBLE = """\
@@ -72,7 +73,7 @@ class Result:
     report: dict[str, Any]
 
 
-class Rack:
+class Trio:
     """+ base: the folder that each host has for itself, under the same name."""
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +88,7 @@ class Rack:
             (self.folder / name).mkdir()
         self.key("key")
         shutil.copy(self.folder / "key.pub", self.folder / "authorized")
-        self.document.write_text(DOCUMENT % {"port": PORT})
+        self.document.write_text(DOCUMENT % {"port": PORT, "net": NET})
         (self.folder / "inventories" / "bench").write_text('bench = [f"@gpurack/{__file__}.yaml"]\n')
         for name in HOSTS:
             self.key(f"{name}.key")
