@@ -71,19 +71,19 @@ _CAUSES = (
         "R1",
         "look for a drop-in that removes reservedSystemCPUs",
     ),
+    (  # before the directory: the same line begins with the text about the directory
+        "failed to load kubelet dropin file",
+        "E-KUBELET-27",
+        "a drop-in that kubelet can't read",
+        "R24, R28: kind missing, a key given twice, or no YAML",
+        "repair the file that the journal names",
+    ),
     (
         "failed to walk through kubelet dropin directory",
         "E-KUBELET-26",
         "kubelet's drop-in directory is missing",
         "R28",
         f"make {DROP_IN_DIR}, or run gpurack again",
-    ),
-    (
-        "no apiVersion/kind",
-        "E-KUBELET-27",
-        "a drop-in without apiVersion and kind",
-        "R24",
-        "repair the file that the journal names",
     ),
     (
         "unknown flag",

@@ -66,7 +66,10 @@ def test_a_young_kubelet_is_watched_in_one_step() -> None:
             "E-KUBELET-25",
         ),
         ('failed to walk through kubelet dropin directory "/etc/kubernetes/kubelet.conf.d"', "E-KUBELET-26"),
-        ("failed to load kubelet dropin file, path: x, no apiVersion/kind", "E-KUBELET-27"),
+        (
+            'failed to walk through kubelet dropin directory "d": failed to load kubelet dropin file, path: x',
+            "E-KUBELET-27",
+        ),
         ("unknown flag: --pod-infra-container-image", "E-KUBELET-28"),
         ("something else", "E-KUBELET-29"),
     ],
