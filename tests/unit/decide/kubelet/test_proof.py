@@ -67,7 +67,7 @@ def test_a_young_kubelet_is_watched_in_one_step() -> None:
         ),
         ('failed to walk through kubelet dropin directory "/etc/kubernetes/kubelet.conf.d"', "E-KUBELET-26"),
         (
-            'failed to walk through kubelet dropin directory "d": failed to load kubelet dropin file, path: x',
+            'failed to walk through kubelet dropin directory "d": failed to load kubelet dropin file',
             "E-KUBELET-27",
         ),
         ("unknown flag: --pod-infra-container-image", "E-KUBELET-28"),
