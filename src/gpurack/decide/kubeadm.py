@@ -263,7 +263,13 @@ def recorded(verb: str, config: str, *, flags: str = "", then: str = "") -> str:
 
 RESET = Transact(
     unit="kubeadm-reset",
-    script=f"kubeadm reset --force --cri-socket {kubeadm_config.CRI_SOCKET}",
+    script=(
+        f"if command -v kubeadm; then kubeadm reset --force --cri-socket {kubeadm_config.CRI_SOCKET}; else\n"
+        # Left of a join whose packages are gone: what makes a host look joined, and no more.
+        "systemctl stop kubelet.service; cd /; rm -rf /etc/kubernetes/kubelet.conf /etc/kubernetes/pki/ca.crt \\\n"
+        "  /etc/kubernetes/bootstrap-kubelet.conf /var/lib/kubelet/config.yaml \\\n"
+        "  /var/lib/kubelet/instance-config.yaml /var/lib/kubelet/pki; fi"
+    ),
     why="clear a half-finished join",
 )
 

@@ -89,9 +89,11 @@ def _kubeconfig(answer: Pairs, key: str) -> Kubeconfig | Damaged:
         cluster: dict[str, Any] = document["clusters"][0]["cluster"]
         user: dict[str, Any] = document["users"][0]["user"]
         embedded = _decoded(user.get("client-certificate-data"))
+        # Not kubeadm's way, but a kubeconfig may name its CA by file: foreign it is all the same, not damaged.
+        trusted = _decoded(cluster.get("certificate-authority-data"))
         return Kubeconfig(
             server=str(cluster["server"]),
-            pins=pins(_decoded(cluster.get("certificate-authority-data")) or ""),
+            pins=pins(trusted) if trusted else frozenset(),
             embedded=certificates(embedded)[0] if embedded else None,
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, yaml.YAMLError) as error:

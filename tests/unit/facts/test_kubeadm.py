@@ -116,6 +116,17 @@ def test_a_kubeconfig_that_a_power_loss_cut_is_damaged_and_not_absent(tmp_path: 
     assert found.member
 
 
+def test_a_kubeconfig_that_names_its_ca_by_file_is_whole(tmp_path: Path) -> None:
+    """Other installers write it so: read as damaged, a foreign member would be reset."""
+    text = """
+clusters: [{name: c, cluster: {server: "https://other.test:6443", certificate-authority: /etc/ca.pem}}]
+users: [{name: u, user: {client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem}}]
+"""
+    lay(tmp_path, {"etc/kubernetes/kubelet.conf": text})
+    _, found = look(tmp_path)
+    assert found.kubelet_conf == Kubeconfig(server="https://other.test:6443", pins=frozenset(), embedded=None)
+
+
 def test_a_token_file_of_a_killed_run_is_seen(tmp_path: Path) -> None:
     lay(tmp_path, {JOIN_CONFIG.strip("/"): "token: abcdef.0123456789abcdef"})
     answer, found = look(tmp_path)
