@@ -89,7 +89,7 @@ def _kubeconfig(answer: Pairs, key: str) -> Kubeconfig | Damaged:
         cluster: dict[str, Any] = document["clusters"][0]["cluster"]
         user: dict[str, Any] = document["users"][0]["user"]
         embedded = _decoded(user.get("client-certificate-data"))
-        # Not kubeadm's way, but a kubeconfig may name its CA by file: foreign it is all the same, not damaged.
+        # Not kubeadm's way, but a kubeconfig may name its CA by file: that is foreign, not damaged.
         trusted = _decoded(cluster.get("certificate-authority-data"))
         return Kubeconfig(
             server=str(cluster["server"]),
