@@ -267,8 +267,8 @@ RESET = Transact(
         f"if command -v kubeadm; then kubeadm reset --force --cri-socket {kubeadm_config.CRI_SOCKET}; else\n"
         # Left of a join whose packages are gone: what makes a host look joined, and no more.
         "systemctl stop kubelet.service; cd /; rm -rf /etc/kubernetes/kubelet.conf \\\n"
-        "  /etc/kubernetes/pki/ca.crt /etc/kubernetes/bootstrap-kubelet.conf /var/lib/kubelet/config.yaml \\\n"
-        "  /var/lib/kubelet/instance-config.yaml /var/lib/kubelet/pki; fi"
+        "  /etc/kubernetes/pki/ca.crt /etc/kubernetes/bootstrap-kubelet.conf \\\n"
+        "  /var/lib/kubelet/config.yaml /var/lib/kubelet/instance-config.yaml /var/lib/kubelet/pki; fi"
     ),
     why="clear a half-finished join",
 )
