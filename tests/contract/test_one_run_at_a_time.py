@@ -17,8 +17,9 @@ def put(*, text):
     if text in read(Content):
         yield from carry_out(settled("it is there"))
         return
-    steps = (Run(script=f"echo began >{BASE}/began; until [ -e {BASE}/go ]; do sleep 0.1; done; echo {text} >>{BASE}/file", why="work"),)
-    yield from carry_out(Decision(reason=f"{text} is not there", steps=steps))
+    wait = f"echo began >{BASE}/began; until [ -e {BASE}/go ]; do sleep 0.1; done"
+    work = Run(script=f"{wait}; echo {text} >>{BASE}/file", why="work")
+    yield from carry_out(Decision(reason=f"{text} is not there", steps=(work,)))
 
 put(name="put", text="once")
 """

@@ -22,7 +22,7 @@ def hand_over(*, password):
         reason=f"the password {password} is new",
         notes=(f"token {token} was minted",),
         steps=(
-            Write(path=f"{BASE}/secret", content=password + NEWLINE, mode=0o600, secret=True, validate='cat "$1"'),
+            Write(path=f"{BASE}/secret", content=password + NEWLINE, mode=0o600, secret=True, validate=SHOW),
             Write(path=f"{BASE}/open", content="plain" + NEWLINE),
             Run(script=look, why="hand over a secret", stdin=password + NEWLINE + token),
         ),
@@ -47,7 +47,7 @@ def leaks(text: str) -> list[str]:
 
 
 def test_nothing_leaks_at_the_loudest(trio: Trio) -> None:
-    body = f"TOKEN = {TOKEN!r}\nNEWLINE = chr(10)\n{BODY}"
+    body = f"TOKEN = {TOKEN!r}\nNEWLINE = chr(10)\nSHOW = 'cat \"$1\"'\n{BODY}"
     arguments = ("--yes", "-vvv", "--diff", "--json", "--debug", "--debug-all")
     result = trio.run(body, *arguments, env={"BENCH_SECRET": SECRET})
     assert result.code == 1

@@ -18,6 +18,20 @@ def do(*, steps):
 """
 
 
+CANNOT = """
+GREP = 'grep -q old "$1" || { echo not like the old >&2; false; }'
+if NODE == "cp-1":
+    do(name="bad", steps=(
+        Write(path=f"{BASE}/file", content="new", validate=GREP),
+        Write(path=f"{BASE}/next", content="x"),
+    ))
+if NODE == "gpu-1":
+    do(name="big", steps=(Write(path=f"{BASE}/file", content="x" * 3_000_000),))
+if NODE == "gpu-2":
+    do(name="folder", steps=(Write(path=f"{BASE}/folder", content="x"),))
+"""
+
+
 def problems(trio: Trio, body: str, *arguments: str) -> list[tuple[str, str]]:
     """Run `body` on one host; the problems that it ended with."""
     result = trio.run(STEPS + body, "--yes", "--limit", "gpu-1", *arguments)
@@ -60,52 +74,38 @@ do(name="write", steps=(
     trio.wipe("gpu-1", "with space")
 
 
-def test_a_file_that_does_not_validate_leaves_the_old_one(trio: Trio) -> None:
-    trio.on("gpu-1", "file").write_text("old")
-    found = problems(
-        trio,
-        """
-do(name="bad", steps=(
-    Write(path=f"{BASE}/file", content="new", validate='grep -q old "$1" || { echo not like the old >&2; false; }'),
-    Write(path=f"{BASE}/next", content="x"),
-))
-""",
-    )
-    assert found == [("E-STEP-07", "exit 1: not like the old")]
-    assert trio.on("gpu-1", "file").read_text() == "old"
-    assert not trio.on("gpu-1", "next").exists()
-    assert not list(trio.on("gpu-1", ".").glob(".gpurack.*"))
-
-
-def test_a_full_disk_leaves_the_old_file(trio: Trio) -> None:
-    trio.on("gpu-1", "file").write_text("old")
+def test_what_can_not_be_written_leaves_what_was_there(trio: Trio) -> None:
+    """Not valid on cp-1, a full disk on gpu-1, a folder in the way on gpu-2."""
+    for name in ("cp-1", "gpu-1"):
+        trio.on(name, "file").write_text("old")
+    trio.on("gpu-2", "folder").mkdir()
     with trio.full("gpu-1"):
-        found = problems(trio, 'do(name="big", steps=(Write(path=f"{BASE}/file", content="x" * 3_000_000),))')
-    assert found[0][0] == "E-STEP-07"
-    assert "No space left" in found[0][1]
-    assert trio.on("gpu-1", "file").read_text() == "old"
-    assert not list(trio.on("gpu-1", ".").glob(".gpurack.*"))
-
-
-def test_a_folder_is_never_replaced_or_removed(trio: Trio) -> None:
-    trio.on("gpu-1", "folder").mkdir()
-    found = problems(trio, 'do(name="w", steps=(Write(path=f"{BASE}/folder", content="x"),))')
-    assert found[0][0] == "E-STEP-07"
-    found = problems(trio, 'do(name="r", steps=(Remove(path=f"{BASE}/folder"),))')
-    assert found[0][0] == "E-STEP-01"
-    assert trio.on("gpu-1", "folder").is_dir()
-    trio.on("gpu-1", "folder").rmdir()
+        result = trio.run(STEPS + CANNOT)
+    assert result.code == 1
+    found = {name: host["problems"][0] for name, host in result.report["hosts"].items()}
+    assert [found[name]["code"] for name in found] == ["E-STEP-07"] * 3
+    assert found["cp-1"]["found"] == "exit 1: not like the old"
+    assert f"not done: write {trio.base}/next" in found["cp-1"]["left"]
+    assert "No space left" in found["gpu-1"]["found"]
+    assert "is a folder" in found["gpu-2"]["found"]
+    for name in ("cp-1", "gpu-1"):
+        assert trio.on(name, "file").read_text() == "old"
+        assert not trio.on(name, "next").exists()
+    assert not [file for name in found for file in trio.on(name, ".").glob(".gpurack.*")]
+    trio.on("gpu-2", "folder").rmdir()
 
 
 def test_limits_and_waits_say_what_they_waited_for(trio: Trio) -> None:
     result = trio.run(
         STEPS
         + """
+import gpurack.engine.steps
+gpurack.engine.steps.PROGRESS_EVERY = 1
 if NODE == "cp-1":
     do(name="too long", steps=(Run(script="echo half; sleep 60", why="sleep", deadline=1),))
 if NODE == "gpu-1":
     do(name="in vain", steps=(
-        Await(probe="echo not yet >&2; false", reason="the moon", deadline=6, every=0.5, journal="moon.service"),
+        Await(probe="echo not yet >&2; false", reason="the moon", deadline=3, journal="moon.service"),
         Write(path=f"{BASE}/never", content="x"),
     ))
 if NODE == "gpu-2":
@@ -121,9 +121,9 @@ if NODE == "gpu-2":
     assert "no end after 1 s" in slow["found"]
     assert "half" in slow["found"]
     vain = hosts["gpu-1"]["problems"][0]
-    assert (vain["code"], vain["what"]) == ("E-STEP-04", "waited 6 s in vain: the moon")
+    assert (vain["code"], vain["what"]) == ("E-STEP-04", "waited 3 s in vain: the moon")
     assert vain["found"] == "not yet"
     assert "not done: write" in vain["left"][1]
-    assert "of 6 s: waiting for the moon" in result.err
+    assert "of 3 s: waiting for the moon" in result.err
     assert hosts["gpu-2"]["outcome"] == "changed"
     assert not trio.on("gpu-1", "never").exists()

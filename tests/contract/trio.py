@@ -1,4 +1,4 @@
-"""Three real sshd on loopback addresses, each in a mount namespace of its own, and the stock pyinfra command."""
+"""Three real sshd on loopback, each in a mount namespace of its own, and the stock pyinfra command."""
 
 from __future__ import annotations
 
@@ -175,8 +175,8 @@ class Trio:
         yield
         ballast.unlink()
 
-    def deploy(self, body: str) -> str:
-        file = self.folder / "deploy.py"
+    def deploy(self, body: str, name: str = "deploy.py") -> str:
+        file = self.folder / name
         file.write_text(PREAMBLE.format(base=str(self.base)) + textwrap.dedent(body))
         return file.name
 

@@ -85,10 +85,11 @@ def _with_password(transport: Transport, site: Site, name: str, look: Look, refe
     raise Lost(
         _problem(
             "E-SUDO-05",
-            f"sudo on {name} refuses the password of user {site.ssh.user}",
+            f"sudo on {name} does not make user {site.ssh.user} root with the password given",
             name,
             look,
             f"correct what `ssh.sudo.password` in {site.file} refers to, or the rights in /etc/sudoers",
+            said=answer.tail[-1] if answer.tail else "",
         )
     )
 
@@ -119,7 +120,7 @@ def read_look(answer: Answer) -> Look:
     return Look(int(found["uid"]), None if sudo == "none" else sudo, found.get("free") == "0")
 
 
-def _problem(code: str, what: str, name: str, look: Look, next_step: str) -> Problem:
-    return Problem(
-        code=code, what=what, host=name, found=look.sudo or "no sudo", rule="O-80, O-81", next=next_step
-    )
+def _problem(code: str, what: str, name: str, look: Look, next_step: str, said: str = "") -> Problem:
+    """+ said: sudo's own last words, for the reader alone: they tell a wrong password from a lack of rights."""
+    found = "; ".join(part for part in (look.sudo or "no sudo", said) if part)
+    return Problem(code=code, what=what, host=name, found=found, rule="O-80, O-81", next=next_step)

@@ -100,7 +100,7 @@ now() {{ read -r u _ </proc/uptime; echo "${{u%%.*}}"; }}; began=$(now)
 until flock -n 9; do
   [ $(($(now) - began)) -lt {LOCK_LIMIT} ] || {{ cat {RUNTIME_FOLDER}/holder; exit {NOT_IN_TIME}; }}
   echo "{TICK} $(($(now) - began)) the lock of this host, held by $(cat {RUNTIME_FOLDER}/holder 2>/dev/null)"
-  flock -w 5 9 && break
+  flock -w {min(5, LOCK_LIMIT)} 9 && break
 done
 echo "was $(cat {RUNTIME_FOLDER}/holder 2>/dev/null || echo {NO_HOLDER})"
 echo {shlex.quote(holder)} >{RUNTIME_FOLDER}/holder
