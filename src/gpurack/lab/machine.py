@@ -42,6 +42,10 @@ SYSCTLS = (
     "fs/inotify/max_user_watches",
 )
 
+# Per user and machine, and every host's root is the machine's. A host with systemd, containerd and kubelet
+# takes 20 to 40; past the usual 128 new logins wait for ever, and nothing says why.
+INOTIFY, INOTIFY_INSTANCES = "fs/inotify/max_user_instances", 4096
+
 
 def check(kinds: frozenset[Kind]) -> None:
     """Refused with everything that this machine lacks for hosts of these kinds."""
@@ -127,7 +131,7 @@ def _file_system(path: Path) -> str:
 
 
 def prepare(progress: Progress) -> None:
-    """Load the modules that hosts share, where the kernel has modules at all, and note the global sysctls."""
+    """Load the modules that hosts share, note the global sysctls, and raise the one that hosts run out of."""
     if Path("/proc/modules").exists():
         for module in MODULES:
             tool(
@@ -140,6 +144,8 @@ def prepare(progress: Progress) -> None:
         ]
         noted.write_text("".join(lines))
         progress("noted the machine's global sysctls; `gpurack lab down` puts them back")
+    if int(_sysctl(INOTIFY).read_text()) < INOTIFY_INSTANCES:
+        _sysctl(INOTIFY).write_text(str(INOTIFY_INSTANCES))
 
 
 def restore() -> None:
