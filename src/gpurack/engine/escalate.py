@@ -121,6 +121,6 @@ def read_look(answer: Answer) -> Look:
 
 
 def _problem(code: str, what: str, name: str, look: Look, next_step: str, said: str = "") -> Problem:
-    """+ said: sudo's own last words, for the reader alone: they tell a wrong password from a lack of rights."""
+    """+ said: sudo's own last words, for the reader: they tell a wrong password from a lack of rights."""
     found = "; ".join(part for part in (look.sudo or "no sudo", said) if part)
     return Problem(code=code, what=what, host=name, found=found, rule="O-80, O-81", next=next_step)
