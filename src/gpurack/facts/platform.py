@@ -44,15 +44,15 @@ def parse(text: str) -> Platform:
         architecture=pairs.some("architecture"),
         cgroup=2 if pairs.some("cgroup") == "cgroup2fs" else 1,
         boot_id=pairs.some("boot_id"),
-        container=_virtual(pairs.one("container")),
-        machine=_virtual(pairs.one("machine")),
+        container=_virtual(pairs.some("container")),
+        machine=_virtual(pairs.some("machine")),
         reboot=pairs.all("reboot_package") if pairs.flag("reboot") else None,
         rooms=tuple(_room(value) for value in pairs.all("room")),
     )
 
 
 def _virtual(value: str) -> str | None:
-    return None if value in ("", "none") else value
+    return None if value == "none" else value
 
 
 def _room(value: str) -> Room:

@@ -49,7 +49,7 @@ def parse(text: str) -> Swap:
         fstab=_fstab(pairs),
         units=_units(pairs.all("unit")),
         available=int(pairs.some("available")) * 1024,
-        container=pairs.one("container") not in ("", "none"),
+        container=pairs.some("container") != "none",
     )
 
 

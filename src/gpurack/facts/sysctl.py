@@ -77,7 +77,7 @@ def parse(text: str) -> Kernel:
         modules_file="".join(f"{line}\n" for line in pairs.all("modules_line"))
         if pairs.flag("modules_file")
         else None,
-        container=pairs.one("container") not in ("", "none"),
+        container=pairs.some("container") != "none",
     )
 
 
