@@ -12,7 +12,7 @@ import pytest
 from tests.lab import harness
 
 SITE = harness.REPOSITORY / "inventories" / "lab_vm.yaml"
-_ON_THE_RACK = ("tests/lab/", "tests/infra/")
+_ON_THE_RACK = ("tests/lab/", "tests/infra/", "tests/proof/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,41 @@
+"""What the boot guard is for: without it a Static node does not come back from a reboot (R9, R10)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpurack.decide.kubelet import boot
+from gpurack.lab import rack, vm
+from tests.lab import harness
+
+pytestmark = [pytest.mark.lab, pytest.mark.vm]
+
+HOST = "gpu-3"
+
+
+def run(site: Path, *flags: str) -> harness.Ran:
+    return harness.pyinfra(f"inventories/{site.stem}", "deploys/gpu_node.py", "--limit", HOST, *flags).ok()
+
+
+def test_without_the_guard_kubelet_stays_down_and_the_next_run_names_drift_and_repairs_it(
+    joined_rack: Path,
+) -> None:
+    harness.ssh(HOST, f"rm {boot.UNIT} && systemctl daemon-reload", site=joined_rack).ok()
+    try:
+        harness.gpurack("lab", "reboot", HOST, "--memory", "1984,2048").ok()
+    finally:
+        vm.configure(rack.find(HOST)[0])  # its next boot has the usual memory again
+    harness.until(
+        lambda: harness.lost(HOST, site=joined_rack), f"kubelet of {HOST} loops", deadline=300, every=5
+    )
+    guarded = f"test -e {boot.UNIT}"
+    assert harness.ssh(HOST, guarded, site=joined_rack).rc != 0
+
+    repaired = run(joined_rack)
+
+    assert "memory state drift after reboot" in repaired.text
+    assert harness.ready(joined_rack)[HOST]
+    harness.ssh(HOST, guarded, site=joined_rack).ok()
+    assert harness.changed(run(joined_rack, "--json")) == {}
