@@ -158,7 +158,7 @@ def _trust(site: Site, listed: Path | None, first_use: bool, replace: tuple[str,
         typer.echo("not enrolled: compare the fingerprints, then add --first-use or --list FILE")
     if fresh:
         _append(rules.file, fresh)
-        typer.echo(f"{len(fresh)} host keys enrolled in {rules.file}")
+        typer.echo(f"{len(fresh)} host key{'s' if len(fresh) > 1 else ''} enrolled in {rules.file}")
     return code
 
 
