@@ -156,7 +156,7 @@ def pods_lie_on_one_node_each(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def offered(joined_rack: Path) -> Iterator[Path]:
-    """The plugin has registered. At the end it is gone with its pods, and so is what kubelet kept of it."""
+    """The plugin has registered. At the end it is gone with all pods, and the node is a Ready member."""
     apply(plugin(), joined_rack)
     boot = boot_id(joined_rack)
     harness.until(lambda: has_gpus(joined_rack, boot), f"{HOST} offers its GPUs", deadline=PATIENCE, every=3)
