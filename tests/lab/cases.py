@@ -51,7 +51,7 @@ class Case:
         return {name: host["outcome"] for name, host in self.report()["hosts"].items()}
 
 
-def as_is(document: Document) -> None:  # noqa: ARG001
+def as_is(document: Document) -> None:
     """The lab's document, unchanged."""
 
 
