@@ -1,4 +1,4 @@
-"""The guide's containerd and NUMA steps, typed by hand on a fresh host, and what a run makes of it (must show 4).
+"""The guide's containerd and NUMA steps, typed by hand on a fresh host, and what a run makes of them (proof 4).
 
 The guide tells people to append five keys to /var/lib/kubelet/config.yaml. kubelet then stops at every start
 (no CPU reservation: R1), and appending twice leaves every key twice (R24).
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.lab
 INVENTORY = "inventories/lab_vm"
 FLAGS = ("--limit", HOST)
 
-# Step 1 of the guide, with the mirror in place of the vendors (their paths, so other sources than the site's).
+# Step 1 of the guide, with the mirror for the vendors (under their paths: other sources than the site's).
 PACKAGES = """set -e
 export DEBIAN_FRONTEND=noninteractive
 install -d /etc/apt/keyrings
@@ -80,7 +80,7 @@ def crash_loop(site: Path) -> None:
 
 
 def assert_repaired(site: Path, *reasons: str) -> None:
-    """One run names `reasons` and makes a Ready node with the pool's policies; a second one changes nothing."""
+    """One run names `reasons` and leaves a Ready node with the pool's policies; a second changes nothing."""
     ran = harness.pyinfra(INVENTORY, "deploys/gpu_node.py", *FLAGS, timeout=600).ok()
     missing = [reason for reason in reasons if reason not in ran.text]
     assert missing == [], ran.text[-6000:]
