@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paramiko import Channel, SSHException, Transport
+from paramiko import Channel, ChannelException, SSHException, Transport
 
-from gpurack.defaults import GRACE
+from gpurack.defaults import READ_LIMIT
 from gpurack.engine.wire import CUT_SHORT, PLAIN, Escalation, wire
 
 
@@ -73,8 +73,13 @@ def ask(
     end = time.monotonic() + limit
     lines: list[tuple[bool, str]] = []
     try:
-        channel = transport.open_session(timeout=limit)
+        # Logins hang where logind or PAM does; the time for a long command is not for that.
+        patience = min(limit, READ_LIMIT)
+        channel = transport.open_session(timeout=patience)
     except (SSHException, EOFError, OSError) as error:
+        if transport.is_active() and not isinstance(error, ChannelException):  # neither gone nor refused
+            found = f"it answers, but opened no session within {patience:.0f} s: logins hang there"
+            raise ConnectionLost(found) from error
         raise ConnectionLost(f"the connection is gone: {error or type(error).__name__}") from error
     try:
         channel.exec_command(command)
@@ -99,11 +104,6 @@ def ask(
     if code in {-1, CUT_SHORT}:
         raise ConnectionLost("the connection ended in the middle of a command")
     return Answer(code, tuple(lines))
-
-
-def settle_time() -> float:
-    """Seconds after a cut connection until the remote process group is certainly gone."""
-    return GRACE + 1.0
 
 
 def _listen(
