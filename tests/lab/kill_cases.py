@@ -52,7 +52,7 @@ def _runs(words: str) -> str:
 FEW = (
     Moment("before-kubelet-is-aligned", said=f"{_STARTING}Kubelet | Resource managers"),
     Moment("dpkg-unpacks", seen=_runs("dpkg .*--unpack")),
-    Moment("upload", seen="ls /etc/containerd/.gpurack.*", slow=("sync", "*")),
+    Moment("upload", seen="ls /etc/containerd/.gpurack.*", slow=("sync", "*/etc/containerd/.gpurack*")),
     Moment("kubeadm-join", seen=_runs("kubeadm join")),
 )
 MOMENTS = (
