@@ -61,7 +61,7 @@ refuses(name="refuses")
 
 def wait_for(trio: Trio, name: str, path: str) -> int:
     """The pid that host `name` wrote to `path`."""
-    for _ in range(300):
+    for _ in range(1200):
         file = trio.on(name, path)
         if file.exists() and file.read_text().strip():
             return int(file.read_text())
@@ -151,7 +151,7 @@ put(name="old", text="old")
 put(name="new", text="new")
 """
     process = trio.popen("inventories/bench", trio.deploy(body), "--yes", "--limit", "gpu-1")
-    for _ in range(300):
+    for _ in range(1200):
         if list(trio.on("gpu-1", ".").glob(".gpurack.*")) and trio.on("gpu-1", "file").exists():
             break
         time.sleep(0.02)

@@ -26,7 +26,7 @@ put(name="put", text="once")
 
 
 def begun(trio: Trio) -> None:
-    for _ in range(300):
+    for _ in range(1200):
         if trio.on("gpu-1", "began").exists():
             return
         time.sleep(0.05)

@@ -81,5 +81,8 @@ def test_pyinfras_debug_log_is_masked(trio: Trio) -> None:
     assert "sup3r" not in result.err
     log = (trio.folder / "pyinfra-debug.log").read_text()
     assert "no stage" in log
+    assert result.report["exit_code"] == 1
+    assert "no stage" in result.report["error"]
+    assert "sup3r" not in str(result.report)
     assert "sup3r" not in log
     (trio.folder / "pyinfra-debug.log").unlink()

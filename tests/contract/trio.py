@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -80,6 +81,7 @@ class Trio:
         self.folder = folder
         self.base = folder / "host"
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.runs: list[subprocess.Popen[str]] = []
         self.document = folder / "inventories" / "bench.yaml"
         self.state = folder / ".gpurack" / "bench"
 
@@ -150,6 +152,7 @@ class Trio:
         (self.state / "known_hosts").write_text("".join(lines))
 
     def stop(self) -> None:
+        self.end_runs()
         for daemon in self.daemons.values():
             daemon.kill()
             daemon.wait()
@@ -160,9 +163,18 @@ class Trio:
         return Path(f"/proc/{self.daemons[name].pid}/root{self.base}/{path}")
 
     def clean(self) -> None:
+        self.end_runs()
         for name in HOSTS:
             for file in self.on(name, ".").iterdir():
-                file.unlink()
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+
+    def end_runs(self) -> None:
+        """What a failed test left at work would hold the lock of its host for the next one."""
+        while self.runs:
+            run = self.runs.pop()
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+                run.communicate()
 
     def wipe(self, name: str, path: str) -> None:
         shutil.rmtree(self.on(name, path))
@@ -181,7 +193,7 @@ class Trio:
         return file.name
 
     def popen(self, *arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        run = subprocess.Popen(
             [sys.executable, "-m", "pyinfra", *arguments],
             cwd=self.folder,
             env={**os.environ, **(env or {})},
@@ -191,6 +203,8 @@ class Trio:
             text=True,
             start_new_session=True,
         )
+        self.runs.append(run)
+        return run
 
     def pyinfra(self, *arguments: str, env: dict[str, str] | None = None) -> Result:
         return self.finish(self.popen(*arguments, env=env))
@@ -200,12 +214,10 @@ class Trio:
 
     def finish(self, process: subprocess.Popen[str]) -> Result:
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=150)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-        reports = sorted((self.state / "reports").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-        report = json.loads(reports[-1].read_text()) if reports else {}
-        for file in reports:
-            file.unlink()
+        said = re.search(r"^report: (.+\.json)$", err, re.MULTILINE)
+        report = json.loads(Path(said[1]).read_text()) if said else {}
         return Result(process.returncode, out, err, report)

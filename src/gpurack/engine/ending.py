@@ -15,7 +15,7 @@ from gpurack.engine.run import command_line, current, state_dir
 from gpurack.engine.ssh import close_jumps
 from gpurack.errors import GpurackError, Problem
 from gpurack.report import document, files, screen
-from gpurack.report.events import Event, Failed, RunBegan, RunEnded
+from gpurack.report.events import Event, Failed, RunBegan, RunBroke, RunEnded
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
@@ -102,16 +102,29 @@ class Ending(BaseStateCallback):
         close_jumps()
         code = self._exit_code()
         run.emit(RunEnded(exit_code=code, seconds=round(time.monotonic() - run.clock, 3)))
-        place: str | None
-        try:
-            report = document.build(run.events, owed=run.owed.values())
-            place = str(files.write_report(report, redaction.mask)) if run.site else None
-        except (OSError, GpurackError) as error:
-            place = None
-            click.echo(f"the report could not be written: {error}", err=True)
+        place = self._write()
         for text in screen.last(run.events, owed=run.owed.values(), report=place, code=code):
             click.echo(text, err=True)
         return code
+
+    def broke(self, what: str) -> None:
+        """pyinfra says only after it has let the hosts go that something ended the run: correct it."""
+        run = current()
+        self.finish()
+        run.emit(RunBroke(what=redaction.mask(what)))
+        run.emit(RunEnded(exit_code=1, seconds=round(time.monotonic() - run.clock, 3)))
+        self._write()
+
+    def _write(self) -> str | None:
+        run = current()
+        if run.site is None:
+            return None
+        try:
+            report = document.build(run.events, owed=run.owed.values())
+            return str(files.write_report(report, redaction.mask))
+        except (OSError, GpurackError) as error:
+            click.echo(f"the report could not be written: {error}", err=True)
+            return None
 
     def _exit_code(self) -> int:
         run = current()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyinfra.api.config import Config
     from pyinfra.api.inventory import Inventory
 
+    from gpurack.engine.ending import Ending
+
 _NO_PROMPT = {"debug-inventory", "fact", "exec"}
 
 
@@ -76,6 +78,7 @@ def refuse_silent_success(parameters: dict[str, Any], inventory: Inventory, limi
 
 
 _adopted: set[int] = set()
+_endings: list[Ending] = []
 
 
 def adopt(state: State) -> None:
@@ -100,6 +103,7 @@ def adopt(state: State) -> None:
         from gpurack.engine.ending import Ending
 
         ending = Ending(state, dry=bool(context.params.get("dry")))
+        _endings.append(ending)
         state.add_callback_handler(ending)  # type: ignore[no-untyped-call]
         atexit.register(ending.finish)
 
@@ -157,7 +161,8 @@ def _show_our_errors() -> None:
     if errors is None or getattr(errors, "guarded_by_gpurack", False):
         return
     errors.guarded_by_gpurack = True  # type: ignore[attr-defined]
-    for cls in (errors.UnexpectedExternalError, errors.UnexpectedInternalError):
+    for name in ("WrappedError", "CliError", "UnexpectedExternalError", "UnexpectedInternalError"):
+        cls = getattr(errors, name)
         cls.show = _show(cls.show)
     # pyinfra-debug.log is written past the streams.
     mixin = errors.UnexpectedMixin
@@ -167,10 +172,13 @@ def _show_our_errors() -> None:
 
 def _show(stock: Any) -> Any:
     def show(self: Any, file: Any = None) -> None:
-        if isinstance(self.exception, GpurackError):
-            click.echo(str(self.exception), err=True)
+        error = getattr(self, "exception", self)
+        if isinstance(error, GpurackError):
+            click.echo(str(error), err=True)
         else:
             stock(self, file)
+        for ending in _endings:
+            ending.broke(str(error) or type(error).__name__)
 
     return show
 

@@ -87,11 +87,6 @@ def hold(host: Host) -> None:
     )
 
 
-def held(host: str) -> bool:
-    """Whether this run holds the lock of `host`."""
-    return host in _held
-
-
 def _script() -> str:
     holder = f"run {current().id} of {operator()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     return f"""set -u; umask 077

@@ -15,6 +15,7 @@ from gpurack.report.events import (
     Noted,
     Owed,
     RunBegan,
+    RunBroke,
     RunEnded,
     StepDone,
 )
@@ -67,6 +68,8 @@ def build(events: Iterable[Event], *, owed: Iterable[Owed]) -> dict[str, Any]:
                 of(event.host)["notes"].append(event.text)
             case Failed():
                 of(event.host)["problems"].append(_failure(event))
+            case RunBroke():
+                report["error"] = event.what
             case RunEnded():
                 report |= {"exit_code": event.exit_code, "seconds": event.seconds}
             case _:

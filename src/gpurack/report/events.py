@@ -95,6 +95,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunBroke:
+    """Something ended the run as a whole before its end; told after the hosts were let go."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
     """+ exit_code: as the process ends; + seconds: wall time."""
 
@@ -102,4 +109,4 @@ class RunEnded:
     seconds: float
 
 
-Event = RunBegan | HostConnected | Changed | StepDone | Owed | Noted | Waiting | Failed | RunEnded
+Event = RunBegan | HostConnected | Changed | StepDone | Owed | Noted | Waiting | Failed | RunBroke | RunEnded
