@@ -1,4 +1,4 @@
-"""The guide's containerd and NUMA steps, typed by hand on a fresh host (proof 4).
+"""The guide's containerd and NUMA steps, typed by hand on a fresh host.
 
 The guide tells people to append five keys to /var/lib/kubelet/config.yaml. kubelet then stops at every start
 (no CPU reservation: R1), and appending twice leaves every key twice (R24).
