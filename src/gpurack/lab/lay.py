@@ -108,9 +108,17 @@ _MASKED_IN_CONTAINERS = (
     "systemd-udev-trigger.service",  # would replay the machine's own device events
     "systemd-udevd-kernel.socket",
     "systemd-udevd-control.socket",
+    # of the shared kernel; several hosts that mount them at one moment make each other fail
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "sys-fs-fuse-connections.mount",
     "console-getty.service",
     "systemd-networkd-wait-online.service",
 )
+
+# On cgroup v1 a container is not told that a cgroup became empty: a user's manager that ends ten seconds after
+# the last logout may count as "still around" for minutes, and every login of that user waits for it meanwhile.
+_LOGIND = "# Laid by gpurack's lab (deviation cgroup-v1).\n[Login]\nUserStopDelaySec=infinity\n"
 
 
 def identity(host: RackHost) -> None:
@@ -173,6 +181,7 @@ def lay(folder: Path, host: RackHost, rack: Iterable[RackHost]) -> None:
     if host.kind == "container":
         for unit in _MASKED_IN_CONTAINERS:
             _link(folder, f"etc/systemd/system/{unit}", "/dev/null")
+        _write(folder, "etc/systemd/logind.conf.d/lab.conf", _LOGIND)
         if deviations.lacks_sys_resource():
             _write(folder, "etc/containerd/conf.d/10-lab.toml", _NO_OOM_ADJUST)
     else:
