@@ -116,8 +116,8 @@ _MASKED_IN_CONTAINERS = (
     "systemd-networkd-wait-online.service",
 )
 
-# On cgroup v1 a container is not told that a cgroup became empty: a user's manager that ends ten seconds after
-# the last logout may count as "still around" for minutes, and every login of that user waits for it meanwhile.
+# On cgroup v1 a container is not told that a cgroup became empty: a user's manager, which ends ten seconds
+# after the last logout, may count as "still around" for minutes, and every login of that user waits for it.
 _LOGIND = "# Laid by gpurack's lab (deviation cgroup-v1).\n[Login]\nUserStopDelaySec=infinity\n"
 
 
