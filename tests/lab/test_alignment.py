@@ -24,7 +24,7 @@ IMAGES = "registry.k8s.io/gpurack-lab"
 RESOURCE = "nvidia.com/gpu"
 PART = "gpurack.example/alignment"  # label: plugin, or pod
 MIB = 1 << 20
-PATIENCE = 420  # seconds; a pod starts in five to forty on the emulated guest, ten times slower on a busy machine
+PATIENCE = 420  # seconds; the guest is emulated: a pod starts in five to forty, on a busy machine in far more
 
 # What the kernel holds about a container's first process, and what the plugin put into its environment.
 LOOK = r"""
