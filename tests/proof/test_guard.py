@@ -28,7 +28,7 @@ def test_without_the_guard_kubelet_stays_down_and_the_next_run_names_drift_and_r
     finally:
         vm.configure(rack.find(HOST)[0])  # its next boot has the usual memory again
     harness.until(
-        lambda: harness.lost(HOST, site=joined_rack), f"kubelet of {HOST} loops", deadline=300, every=5
+        lambda: harness.lost(HOST, site=joined_rack), f"kubelet of {HOST} loops", deadline=420, every=5
     )
     guarded = f"test -e {boot.UNIT}"
     assert harness.ssh(HOST, guarded, site=joined_rack).rc != 0
