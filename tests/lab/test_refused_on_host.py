@@ -334,13 +334,14 @@ def test_an_expired_key_is_refused_before_anything_is_written(bare: Path, tmp_pa
 
 
 HOLD_LOCK = """perl -MFcntl -e 'open F, "+>>", "/var/lib/dpkg/lock-frontend" or die;
-fcntl(F, F_SETLK, pack("s s l! l! i x4", F_WRLCK, 0, 0, 0, 0)) or die; open R, ">", "/run/locked"; close R;
+fcntl(F, F_SETLK, pack("s s x4 l! l! l x4", F_WRLCK, 0, 0, 0, 0)) or die; open R, ">", "/run/locked"; close R;
 while (-e "/run/locked") { select undef, undef, undef, 0.2 }'"""
 
 
 def test_whoever_holds_dpkgs_lock_is_named_then_a_repository_that_is_gone(bare: Path, tmp_path: Path) -> None:
     case = cases.case(tmp_path, source("kubernetes", uri="http://10.77.0.2/apt/gone"))
     holder = subprocess.Popen(harness.ssh_argv(HOST, HOLD_LOCK, site=bare))
+    harness.until(lambda: harness.ssh(HOST, "[ -e /run/locked ]", site=bare).rc == 0, "the lock is held", 30)
     controller = Controller(str(case.inventory), "deploys/gpu_node.py", "--limit", HOST)
     try:
         harness.until(
@@ -407,7 +408,12 @@ def test_a_full_disk_leaves_no_half_written_file(bare: Path, tmp_path: Path) -> 
         harness.ssh(HOST, f"umount {place}", site=bare)
 
     assert_refused(
-        ran, "E-STEP-07", HOST, "disk full?", f"not done: write {place}/", "the same command again"
+        ran,
+        "E-STEP-07",
+        HOST,
+        "No space left on device",
+        f"not done: write {place}/",
+        "the same command again",
     )
     assert left == [f"{place}/fill"]
     assert case.outcomes() == {HOST: "failed", "cp-1": "as wanted"}
