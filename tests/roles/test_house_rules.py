@@ -1,4 +1,4 @@
-"""What every role, deploy and operation keeps to, read from its source: traps of pyinfra that no run shows."""
+"""What every role, deploy and operation keeps to, read from its source: pyinfra traps that no run shows."""
 
 from __future__ import annotations
 
