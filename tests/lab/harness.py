@@ -16,6 +16,8 @@ from gpurack.site.load import load
 REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = REPOSITORY / ".venv" / "bin"
 LAB = Path("/var/lib/gpurack/lab")
+# kubelet's words when its memory manager's saved state does not fit the machine.
+STATE_REFUSED = "the expected machine state is different from the real one"
 
 # Everything that a run may write on a host; a second run may not touch inode, time or size of any of it.
 MANAGED = (

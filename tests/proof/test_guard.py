@@ -30,6 +30,8 @@ def test_without_the_guard_kubelet_stays_down_and_the_next_run_names_drift_and_r
     harness.until(
         lambda: harness.lost(HOST, site=joined_rack), f"kubelet of {HOST} loops", deadline=420, every=5
     )
+    told = harness.ssh(HOST, "journalctl -b -u kubelet --no-pager", site=joined_rack).ok().out
+    assert harness.STATE_REFUSED in told
     guarded = f"test -e {boot.UNIT}"
     assert harness.ssh(HOST, guarded, site=joined_rack).rc != 0
 
