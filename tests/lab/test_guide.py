@@ -30,7 +30,8 @@ echo "deb [arch=amd64 signed-by=/etc/apt/keyrings/docker.asc] http://10.77.0.2/l
 echo "deb [signed-by=/etc/apt/keyrings/k8s.asc] http://10.77.0.2/core:/stable:/v1.34/deb/ /" |
   tee /etc/apt/sources.list.d/kubernetes.list
 apt-get -q update
-apt-get -q install -y containerd.io=2.2.9-1 kubelet=1.34.4-1.1 kubeadm=1.34.4-1.1 kubectl=1.34.4-1.1
+apt-get -q install -y containerd.io=2.2.9-1 kubelet=1.34.4-1.1 kubeadm=1.34.4-1.1 kubectl=1.34.4-1.1 \\
+  cri-tools=1.34.0-1.1 kubernetes-cni=1.7.1-1.1
 """
 CONTAINERD = """set -e
 containerd config default | tee /etc/containerd/config.toml >/dev/null

@@ -334,7 +334,8 @@ def test_an_expired_key_is_refused_before_anything_is_written(bare: Path, tmp_pa
 
 
 HOLD_LOCK = """perl -MFcntl -e 'open F, "+>>", "/var/lib/dpkg/lock-frontend" or die;
-fcntl(F, F_SETLK, pack("s s x4 l! l! l x4", F_WRLCK, 0, 0, 0, 0)) or die; open R, ">", "/run/locked"; close R;
+my $lock = pack "s s x4 l! l! l x4", F_WRLCK, 0, 0, 0, 0; fcntl(F, F_SETLK, $lock) or die;
+open R, ">", "/run/locked"; close R;
 while (-e "/run/locked") { select undef, undef, undef, 0.2 }'"""
 
 
