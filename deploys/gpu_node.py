@@ -14,4 +14,5 @@ if concerns("gpu"):
     kubelet.align(node=node)  # before the join: nothing to reset on a new node
     join.cluster(node=node)
     kubelet.prove(node=node)
-    network.connect(node=node)
+
+network.connect(node=node)  # on every member: the way to the pods of those who joined
