@@ -70,7 +70,9 @@ def _others(found: Snapshot) -> tuple[str, ...]:
 
 
 def _path(endpoint: str | None) -> str | None:
-    return endpoint.removeprefix("unix://") if endpoint else None
+    # /var/run is a link to /run, and the default that kubeadm itself writes.
+    path = endpoint.removeprefix("unix://") if endpoint else None
+    return "/run/" + path.removeprefix("/var/run/") if path and path.startswith("/var/run/") else path
 
 
 def _listed(found: Snapshot) -> str:

@@ -85,3 +85,8 @@ def test_naming_the_usual_root_file_is_fine() -> None:
     (daemon,) = snapshot().daemons
     arguments = ("containerd", "-c", "/etc/containerd/config.toml")
     assert codes(replace(snapshot(), daemons=(replace(daemon, arguments=arguments),))) == []
+
+
+def test_a_socket_under_var_run_is_the_same_socket() -> None:
+    found = replace(snapshot(), kubelet_endpoint="unix:///var/run/containerd/containerd.sock")
+    assert codes(found) == []
