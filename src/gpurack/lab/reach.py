@@ -33,11 +33,16 @@ def argv(host: RackHost, *command: str, patience: int = 10) -> list[str]:
     return ["ssh", "-F", "none", *flags, "-i", str(KEY), f"root@{host.address}", *command]
 
 
-def ask(host: RackHost, script: str, timeout: float = 30.0) -> str | None:
-    """Output of a script on the host; none when it could not be reached, failed or took longer."""
+def ask(host: RackHost, script: str, timeout: float = 30.0, patience: int = 10) -> str | None:
+    """Output of a script on the host; none when it could not be reached within `patience`, failed, or took
+    longer than `timeout` (seconds)."""
     try:
         done = subprocess.run(
-            argv(host, script, patience=3), capture_output=True, text=True, timeout=timeout, check=False
+            argv(host, script, patience=patience),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return None
@@ -53,7 +58,7 @@ def wait(host: RackHost, progress: Progress, after_boot: str | None = None) -> f
     limit = DEADLINES[host.kind]
     script = "cat /proc/sys/kernel/random/boot_id; systemctl is-system-running --wait || :"
     while True:
-        answer = (ask(host, script, timeout=limit) or "").split()
+        answer = (ask(host, script, timeout=limit, patience=5) or "").split()
         if answer and answer[0] != after_boot:
             if answer[-1] == "degraded":
                 units = ask(host, "systemctl --failed --no-legend --plain | cut -d' ' -f1") or ""
