@@ -6,7 +6,6 @@ the lab's, other cgroups. A scenario is a function below; its traceback is what 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -35,26 +34,23 @@ exec "$@"
 
 def run(scenario: str) -> subprocess.CompletedProcess[str]:
     """Run a scenario to its end in fresh namespaces; what it left is removed in any case."""
-    FOLDER.parent.mkdir(parents=True, exist_ok=True)
-    with FOLDER.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one at a time on a machine: folder and cgroups have fixed names
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        command = ["unshare", "--net", "--mount", "sh", "-ec", _ENTER, "sh", str(FOLDER)]
-        try:
-            return subprocess.run(
-                [*command, sys.executable, "-m", "tests.lab.private_rack", scenario],
-                capture_output=True,
-                text=True,
-                timeout=600,
-                check=False,
-            )
-        finally:
-            cgroups_kept, cgroups.OURS = cgroups.OURS, CGROUP
-            for name in cgroups.names():
-                cgroups.kill(name)
-            cgroups.remove()
-            cgroups.OURS = cgroups_kept
-            shutil.rmtree(FOLDER)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    command = ["unshare", "--net", "--mount", "sh", "-ec", _ENTER, "sh", str(FOLDER)]
+    try:
+        return subprocess.run(
+            [*command, sys.executable, "-m", "tests.lab.private_rack", scenario],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+    finally:
+        cgroups_kept, cgroups.OURS = cgroups.OURS, CGROUP
+        for name in cgroups.names():
+            cgroups.kill(name)
+        cgroups.remove()
+        cgroups.OURS = cgroups_kept
+        shutil.rmtree(FOLDER)
 
 
 def up(**options: bool) -> float:
