@@ -116,8 +116,11 @@ def children(pid: int) -> tuple[int, ...]:
 
 
 def end(pid: int, first: int, patience: float) -> None:
-    """Send `first`, wait up to `patience` seconds, then SIGKILL. Returns when the process is gone."""
+    """Send `first`, wait up to `patience` seconds (0: do not even send it), then SIGKILL. Returns when the
+    process is gone."""
     for number, wait in ((first, patience), (signal.SIGKILL, 10.0)):
+        if wait <= 0:
+            continue
         if not alive(pid):
             break
         try:

@@ -221,8 +221,21 @@ def _boot_if_needed(
 
 
 def _wait(hosts: Sequence[RackHost], progress: Progress) -> None:
+    """Until all answer. One that was on its way down when it was found running is booted again, once."""
+
     def one(host: RackHost) -> None:
-        progress(f"{host.name} is up after {reach.wait(host, progress):.0f} s")
+        kind = _kind(host)
+        for last in (False, True):
+            try:
+                took = reach.wait(host, progress, runs=partial(kind.running, host))
+            except reach.Stopped:
+                if last:
+                    raise
+                kind.stop(host, 0.0)
+                kind.boot(host)
+            else:
+                progress(f"{host.name} is up after {took:.0f} s")
+                return
 
     _all(one, hosts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gpurack.errors import Problem, Refused
 from gpurack.lab.process import Progress
@@ -49,10 +49,21 @@ def ask(host: RackHost, script: str, timeout: float = 30.0, patience: int = 10) 
     return done.stdout if done.returncode == 0 else None
 
 
-def wait(host: RackHost, progress: Progress, after_boot: str | None = None) -> float:
+class Stopped(Refused):
+    """The host ended while it was waited for."""
+
+
+def wait(
+    host: RackHost,
+    progress: Progress,
+    *,
+    after_boot: str | None = None,
+    runs: Callable[[], bool] = lambda: True,
+) -> float:
     """Wait until ssh answers and systemd has finished booting; the seconds it took.
 
-    + after_boot: a boot id that must be gone by then (a reboot). Refused at the deadline.
+    + after_boot: a boot id that must be gone by then (a reboot)
+    + runs: asked all the time; `Stopped` when it says no. Refused at the deadline.
     """
     begun = told = time.monotonic()
     limit = DEADLINES[host.kind]
@@ -64,6 +75,18 @@ def wait(host: RackHost, progress: Progress, after_boot: str | None = None) -> f
                 units = ask(host, "systemctl --failed --no-legend --plain | cut -d' ' -f1") or ""
                 progress(f"{host.name} is up, with failed units: {' '.join(units.split())}")
             return time.monotonic() - begun
+        if not runs():
+            console = host.folder / "console.log"
+            said = console.read_text(errors="replace").split("\n")[-4:] if console.exists() else []
+            raise Stopped(
+                Problem(
+                    code="E-LAB-14",
+                    host=host.name,
+                    what="it stopped while it was expected to boot",
+                    found=" | ".join(line.strip() for line in said if line.strip()) or None,
+                    next=f"gpurack lab logs {host.name}; then gpurack lab reset {host.name}",
+                )
+            )
         now = time.monotonic()
         if now - begun > limit:
             raise Refused(

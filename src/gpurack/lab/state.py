@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ ROOT = Path("/var/lib/gpurack/lab")
 SSH = ROOT / "ssh"
 KEY = SSH / "id_ed25519"
 KNOWN_HOSTS = SSH / "known_hosts"
+
+_AFTERLIFE = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +88,25 @@ def locked(name: str = "rack", wait: bool = False) -> Iterator[None]:
     holder's pid, when another one has it and `wait` is off. The kernel frees it when the holder dies."""
     ROOT.mkdir(parents=True, exist_ok=True)
     with (ROOT / f"{name}.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            file.seek(0)
-            raise Refused(
-                Problem(
-                    code="E-LAB-01",
-                    what="another run is changing the rack",
-                    found=f"process {file.read().strip() or 'unknown'}",
-                    next="wait for it to end, then run this again",
-                )
-            ) from None
+        until = time.monotonic() + _AFTERLIFE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                break
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read().strip()
+                # a program that a killed run was just starting holds the lock for a moment more
+                if Path("/proc", holder or "none").exists() or time.monotonic() > until:
+                    raise Refused(
+                        Problem(
+                            code="E-LAB-01",
+                            what="another run is changing the rack",
+                            found=f"process {holder or 'unknown'}",
+                            next="wait for it to end, then run this again",
+                        )
+                    ) from None
+                time.sleep(0.05)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
