@@ -55,8 +55,7 @@ FEW = (
     Moment("upload", seen="ls /etc/containerd/.gpurack.*", slow=("sync", "*/etc/containerd/.gpurack*")),
     Moment("kubeadm-join", seen=_runs("kubeadm join")),
 )
-MOMENTS = (
-    *FEW,
+OTHERS = (
     Moment("before-tokens-are-swept", said=f"{_STARTING}Admission | No join token"),
     Moment("before-swap", said=f"{_STARTING}Base | Swap is off"),
     Moment("before-apt-sources", said=f"{_STARTING}Packages | Sources and keys"),

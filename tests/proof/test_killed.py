@@ -1,4 +1,4 @@
-"""SIGKILL of the controller, one moment of each kind (all of them: tests/proof/test_killed_everywhere.py)."""
+"""SIGKILL of the controller, one moment of each kind (the others: tests/proof/test_killed_everywhere.py)."""
 
 from __future__ import annotations
 
