@@ -55,11 +55,11 @@ def as_is(document: Document) -> None:
     """The lab's document, unchanged."""
 
 
-def case(folder: Path, change: Change = as_is) -> Case:
-    """The lab's site document in `folder`, changed by `change`."""
+def case(folder: Path, change: Change = as_is, *, of: str = "lab") -> Case:
+    """The lab's site document in `folder`, changed by `change`. + of: its name, `lab_vm` has the guest too"""
     made = Case(folder)
     made.inventory.parent.mkdir(parents=True)
-    source = harness.REPOSITORY / "inventories" / "lab.yaml"
+    source = harness.REPOSITORY / "inventories" / f"{of}.yaml"
     document = yaml.safe_load(source.read_text())
     document["stack"] = str(source.parent / document["stack"])
     change(document)
@@ -102,10 +102,10 @@ def assert_refused(ran: Ran, code: str, *words: str) -> None:
     assert missing == [], f"{missing} not on the last screen:\n{screen or ran.text[-4000:]}"
 
 
-def assert_fails_alone(tried: Case) -> None:
+def assert_fails_alone(tried: Case, host: str = HOST) -> None:
     """The host failed; cp-1 came through. Its routes may change: nodes come and go between tests."""
     found = tried.outcomes()
-    assert found.pop(HOST) == "failed"
+    assert found.pop(host) == "failed"
     assert found in ({"cp-1": "as wanted"}, {"cp-1": "changed"})
 
 

@@ -1,8 +1,9 @@
 """A rack in namespaces of its own that is provisioned with every kind of secret while somebody watches.
 
-`watch(folder)` starts this module behind `unshare` (see private_rack). Hosts are bare; the controller logs in
-as an ordinary user with a sudo password, the registry wants TLS and a login, packages come through a proxy
-with a password. What runs said is kept in files of `folder`; what was seen meanwhile in `seen.json`.
+`watch(folder)` starts this module behind `unshare` (see private_rack). Hosts are bare, the control plane too;
+the controller logs in as an ordinary user with a sudo password, through a jump host where it may do nothing,
+the registry wants TLS and a login, packages come through a proxy with a password. What runs
+said is kept in files of `folder`; what was seen meanwhile in `seen.json`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tests.lab import harness
 FOLDER = Path("/var/lib/gpurack/watched-rack")
 CGROUP = "gpurack-watched"
 HOSTS = (RackHost("cp-1", "10.77.0.11", "container"), RackHost("gpu-1", "10.77.0.12", "container", gpus=4))
+JUMP = HOSTS[1]  # for the control plane a host before it; for itself one more way round
 PLACES = (
     "etc/kubernetes", "etc/containerd", "etc/apt", "run/gpurack", "var/lib/kubelet/pki", "var/lib/gpurack",
     "var/log/gpurack", "root", "home", "tmp", "var/tmp",
@@ -199,9 +201,13 @@ def user_with_password(host: RackHost, leader: int | None) -> None:
     password = shlex.quote(f"ops:{os.environ['WATCHED_SUDO']}")
     script = f"""set -e
 useradd --create-home --shell /bin/bash --groups sudo ops
+useradd --create-home --shell /bin/bash hop
 printf '%s\\n' {password} | chpasswd
-install -d -m 700 -o ops -g ops ~ops/.ssh
-install -m 600 -o ops -g ops /root/.ssh/authorized_keys ~ops/.ssh/authorized_keys"""
+for user in ops hop; do
+    eval home=~$user
+    install -d -m 700 -o $user -g $user $home/.ssh
+    install -m 600 -o $user -g $user /root/.ssh/authorized_keys $home/.ssh/authorized_keys
+done"""
     inside(host, leader, script)
 
 
@@ -246,6 +252,13 @@ def trusting(folder: Path, leaders: dict[str, int | None]) -> Iterator[tuple[str
     yield "trust-back", keep(folder, "trust-back", [*trust, "--replace", HOSTS[1].name])
 
 
+def behind_the_jump_host(folder: Path) -> None:
+    path = folder / "inventories" / "watched.yaml"
+    site = yaml.safe_load(path.read_text())
+    site["ssh"]["jump"] = {"host": JUMP.address, "user": "hop"}
+    path.write_text(yaml.safe_dump(site, sort_keys=False))
+
+
 def runs(folder: Path) -> Iterator[tuple[str, int]]:
     """Every way in which a run may say too much, on hosts that have everything still before them."""
     for name in ("control_plane", "gpu_node"):
@@ -287,6 +300,7 @@ def main(folder: Path) -> None:
     watcher = Watcher(folder / ".gpurack", known, leaders)
     watcher.start()
     codes = dict(trusting(folder, leaders))
+    behind_the_jump_host(folder)
     for name, code in runs(folder):
         codes[name] = code
         _say(f"{name}: exit {code}")

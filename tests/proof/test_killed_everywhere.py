@@ -1,4 +1,4 @@
-"""SIGKILL of the controller at the other moments of the table; a guest whose power fails in the middle of dpkg."""
+"""SIGKILL of the controller at the other moments of the table; a guest whose power fails under dpkg."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """No secret leaves: not in output at the loudest, a process list, a report, a log, or a file of others.
 
-One rack of its own is provisioned from bare with a sudo password, a registry login and a proxy password, and
-watched meanwhile (watched_rack). Each test looks at one thing that was recorded.
+One rack of its own, control plane and GPU node, is provisioned from bare through a jump host, with a sudo
+password, a registry login and a proxy password, and watched meanwhile (watched_rack). Each test looks at one
+thing that was recorded.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import stat
 
 import pytest
 
+from gpurack.lab.network import CONTROLLER_ADDRESS
+from tests.lab import harness
 from tests.lab.watched import Watched
-from tests.lab.watched_rack import HOSTS
+from tests.lab.watched_rack import HOSTS, JUMP
 
 pytestmark = pytest.mark.lab
 
@@ -22,6 +25,18 @@ def test_every_run_did_what_it_should(watched: Watched) -> None:
     runs = {name: code for name, code in watched.seen["codes"].items() if not name.startswith("trust")}
     assert set(runs.values()) == {0}, runs
     assert "gpu_node-again" in runs
+
+
+def test_second_runs_changed_nothing(watched: Watched) -> None:
+    for name in ("control_plane-again", "gpu_node-again"):
+        assert harness.changed(harness.Ran(0, (watched.folder / f"{name}.out").read_text(), "")) == {}, name
+
+
+def test_no_host_was_talked_to_but_through_the_jump_host(watched: Watched) -> None:
+    for host in HOSTS:
+        journal = (watched.folder / f"journal-{host.name}.log").read_text()
+        assert f"Accepted publickey for ops from {JUMP.address} " in journal
+        assert f"Accepted publickey for ops from {CONTROLLER_ADDRESS} " not in journal
 
 
 def test_the_watch_would_have_seen_them(watched: Watched) -> None:
