@@ -21,9 +21,9 @@ STATE_REFUSED = "the expected machine state is different from the real one"
 
 # Everything that a run may write on a host; a second run may not touch inode, time or size of any of it.
 MANAGED = (
-    "/etc/apt /etc/cni /etc/containerd /etc/crictl.yaml /etc/default /etc/fstab /etc/hosts /etc/kubernetes "
-    "/etc/modules-load.d /etc/needrestart /etc/security /etc/sysctl.d /etc/systemd /usr/local/lib/gpurack "
-    "/var/lib/gpurack /var/lib/kubelet/config.yaml /var/lib/kubelet/kubeadm-flags.env "
+    "/etc/apt /etc/cni /etc/containerd /etc/crictl.yaml /etc/default /etc/fstab /etc/gpurack /etc/hosts "
+    "/etc/kubernetes /etc/modules-load.d /etc/needrestart /etc/security /etc/sysctl.d /etc/systemd "
+    "/usr/local/lib/gpurack /var/lib/gpurack /var/lib/kubelet/config.yaml /var/lib/kubelet/kubeadm-flags.env "
     "/var/lib/kubelet/instance-config.yaml /var/lib/kubelet/cpu_manager_state "
     "/var/lib/kubelet/memory_manager_state"
 )

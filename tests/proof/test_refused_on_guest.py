@@ -1,4 +1,4 @@
-"""What only a host with its own kernel can get wrong: swap that comes back, a clock years off (must show 7)."""
+"""What only a host with its own kernel can get wrong: swap that returns, a clock years off (must show 7)."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def explain(step: Step, given: Order, found: Answer | ConnectionLost | TookTooLo
     kinds: dict[type[Any], tuple[str, str]] = {
         Transact: ("E-STEP-05", "failed"),
         Unit: ("E-STEP-06", "failed"),
-        Write: ("E-STEP-07", "the old file is still in place"),
+        Write: ("E-STEP-07", "not written, what was there before is still in place"),
     }
     code, what = kinds.get(type(step), ("E-STEP-01", "failed"))
     return Problem(code=code, what=f"{given.phrase}: {what}", found=f"exit {found.code}: {said}", next=again)

@@ -95,7 +95,9 @@ def _value(host: Host, known: _Known, fact: type[Probe[T]], arguments: dict[str,
     try:
         value = fact().process(answer.out.split("\n"))
     except FactProcessError as error:
-        raise _lost(fact, f"its output can't be understood: {error}") from error
+        said = answer.err.strip()
+        told = f"its output can't be understood: {error}" + (f"; it said: {said[-300:]}" if said else "")
+        raise _lost(fact, told) from error
     logger.debug("%sread %s", host.print_prefix, fact.__name__)
     return value
 
