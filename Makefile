@@ -16,7 +16,7 @@ lab: machine $(BIN)/.ready  ## boot a rack on this machine and provision it from
 	$(BIN)/pyinfra --yes inventories/$(SITE) deploys/gpu_node.py
 	$(BIN)/gpurack lab status --site inventories/$(SITE).yaml
 
-test: machine check  ## everything, on real hosts of the lab (root; about 35 minutes when components are built)
+test: machine check  ## everything, on real hosts of the lab (root; about 25 minutes when components are built)
 	$(BIN)/pytest tests/contract tests/lab tests/infra --durations=15
 
 check: $(BIN)/.ready  ## lint, types, arrows, unit and role tests; no root, under a minute
