@@ -9,7 +9,8 @@ from gpurack.facts.probe import Probe
 # Lines of files are carried behind a mark, so that no content can look like an answer. `list-units` knows
 # what generators made (GPT, zram-generator), `list-unit-files` what is enabled and not loaded. The services
 # are zram-tools', Ubuntu's zram-config, and dphys-swapfile: they call swapon themselves. `is-enabled` reads
-# the disk, where `show` would repeat what systemd read at its last reload.
+# the disk, where `show` would repeat what systemd read at its last reload. With a type instead of a pattern,
+# `list-unit-files` first works out the state of every unit file: 0.8 s instead of 0.01 s.
 _SCRIPT = r"""
 sed 's/^/swaps=/' /proc/swaps
 if test -f /etc/fstab; then
@@ -20,7 +21,7 @@ else echo fstab=no; fi
 printf 'available=%s\n' "$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)"
 printf 'container=%s\n' "$(systemd-detect-virt --container)"
 { systemctl list-units --type swap --all --plain --no-legend
-  systemctl list-unit-files --type swap --plain --no-legend
+  systemctl list-unit-files '*.swap' --plain --no-legend
   printf '%s\n' zramswap.service zram-config.service dphys-swapfile.service
 } | sed 's/^[^[:alnum:]-]*//; s/ .*//' | sort -u | while read -r unit; do
   systemctl show -p Id,LoadState,ActiveState,SourcePath -- "$unit" | sed 's/^/unit=/'
