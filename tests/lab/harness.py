@@ -150,12 +150,6 @@ def ready(site: Path) -> dict[str, bool]:
     }
 
 
-def lost(host: str, *, site: Path) -> bool:
-    """Neither Ready nor up: kubelet was started again and again, and the API no longer hears of it."""
-    loops = "systemctl show kubelet -p NRestarts --value | grep -qv '^[01]$'"
-    return not ready(site)[host] and ssh(host, loops, site=site).rc == 0
-
-
 def journals(site: Path) -> Iterator[tuple[str, str]]:
     """The lines that most often explain a failed lab test, host by host."""
     for host in load(site).hosts:
