@@ -184,8 +184,7 @@ def killed_run() -> None:
         child.wait()
         up()
         for host in HOSTS:
-            # reachable and itself; a unit of that boot may have failed, which `up` names and `reset` cures
-            assert ask(host, "hostname") == host.name
+            assert ask(host, "systemctl is-system-running --wait; hostname").split() == ["running", host.name]
     pids = cgroups.members()
     rack.down(_say)
     assert not [pid for pid in pids if process.alive(pid)]
