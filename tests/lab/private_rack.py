@@ -6,55 +6,25 @@ the lab's, other cgroups. A scenario is a function below; its traceback is what 
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from gpurack.lab import cgroups, lay, machine, mirror, network, process, rack, reach, root, state
+from gpurack.lab import cgroups, lay, mirror, network, process, rack, reach, root, state
 from gpurack.lab.state import RackHost
+from tests.lab import own_namespaces
 
 FOLDER = Path("/var/lib/gpurack/test-rack")
 CGROUP = "gpurack-test"
 HOSTS = (RackHost("one", "10.77.0.31", "container", gpus=4), RackHost("two", "10.77.0.32", "container"))
 
-_ENTER = """
-mount --make-rprivate /
-mkdir -p /var/lib/gpurack/lab /run/netns
-mount --bind "$1" /var/lib/gpurack/lab
-mount -t tmpfs tmpfs /run/netns
-ip link set lo up
-shift
-exec "$@"
-"""
-
 
 def run(scenario: str) -> subprocess.CompletedProcess[str]:
     """Run a scenario to its end in fresh namespaces; what it left is removed in any case."""
-    FOLDER.parent.mkdir(parents=True, exist_ok=True)
-    with FOLDER.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one at a time on a machine: folder and cgroups have fixed names
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        command = ["unshare", "--net", "--mount", "sh", "-ec", _ENTER, "sh", str(FOLDER)]
-        try:
-            return subprocess.run(
-                [*command, sys.executable, "-m", "tests.lab.private_rack", scenario],
-                capture_output=True,
-                text=True,
-                timeout=600,
-                check=False,
-            )
-        finally:
-            cgroups_kept, cgroups.OURS = cgroups.OURS, CGROUP
-            for name in cgroups.names():
-                cgroups.kill(name)
-            cgroups.remove()
-            cgroups.OURS = cgroups_kept
-            shutil.rmtree(FOLDER)
+    return own_namespaces.run("tests.lab.private_rack", scenario, folder=FOLDER, cgroup=CGROUP, timeout=600)
 
 
 def up(**options: bool) -> float:
@@ -275,8 +245,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    cgroups.OURS = CGROUP
-    machine.SYSCTLS = ()  # the rack beside this one depends on them
+    own_namespaces.take_names(CGROUP)
     scenario = globals()[sys.argv[1]]
     try:
         scenario()

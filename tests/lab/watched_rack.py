@@ -1,9 +1,9 @@
 """A rack in namespaces of its own that is provisioned with every kind of secret while somebody watches.
 
-`watch(folder)` starts this module behind `unshare` (see private_rack). Hosts are bare, the control plane too;
+`watch(folder)` starts this module by own_namespaces. Hosts are bare, the control plane too;
 the controller logs in as an ordinary user with a sudo password, through a jump host where it may do nothing,
-the registry wants TLS and a login, packages come through a proxy with a password. What runs
-said is kept in files of `folder`; what was seen meanwhile in `seen.json`.
+the registry wants TLS and a login, packages come through a proxy with a password. What runs said is kept in
+files of `folder`; what was seen meanwhile in `seen.json`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import threading
@@ -24,9 +23,9 @@ from typing import Any
 
 import yaml
 
-from gpurack.lab import cgroups, machine, mirror, rack
+from gpurack.lab import mirror, rack
 from gpurack.lab.state import KEY, RackHost
-from tests.lab import harness
+from tests.lab import harness, own_namespaces
 
 FOLDER = Path("/var/lib/gpurack/watched-rack")
 CGROUP = "gpurack-watched"
@@ -45,38 +44,17 @@ KINDS = {
 EVERY = 0.05  # seconds between two looks
 LOUD = ("-vvv", "--diff", "--json", "--debug", "--debug-all")
 
-_ENTER = """
-mount --make-rprivate /
-mkdir -p /var/lib/gpurack/lab /run/netns
-mount --bind "$1" /var/lib/gpurack/lab
-mount -t tmpfs tmpfs /run/netns
-ip link set lo up
-shift
-exec "$@"
-"""
-
 
 def watch(folder: Path, secrets: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Provision a rack while watching. + secrets: SUDO, PROXY_USER, PROXY_PASSWORD; REGISTRY comes back."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    command = ["unshare", "--net", "--mount", "sh", "-ec", _ENTER, "sh", str(FOLDER)]
-    try:
-        return subprocess.run(
-            [*command, sys.executable, "-m", "tests.lab.watched_rack", str(folder)],
-            env={**os.environ, **{f"WATCHED_{name}": value for name, value in secrets.items()}},
-            cwd=harness.REPOSITORY,
-            capture_output=True,
-            text=True,
-            timeout=1500,
-            check=False,
-        )
-    finally:
-        kept, cgroups.OURS = cgroups.OURS, CGROUP
-        for name in cgroups.names():
-            cgroups.kill(name)
-        cgroups.remove()
-        cgroups.OURS = kept
-        shutil.rmtree(FOLDER)
+    return own_namespaces.run(
+        "tests.lab.watched_rack",
+        str(folder),
+        folder=FOLDER,
+        cgroup=CGROUP,
+        timeout=1500,
+        env={f"WATCHED_{name}": value for name, value in secrets.items()},
+    )
 
 
 # ------------------------------------------------------------------------------------ the watcher
@@ -342,8 +320,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    cgroups.OURS = CGROUP
-    machine.SYSCTLS = ()  # the rack beside this one depends on them
+    own_namespaces.take_names(CGROUP)
     try:
         main(Path(sys.argv[1]))
     finally:
