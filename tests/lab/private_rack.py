@@ -59,6 +59,7 @@ def nothing_left() -> None:
     """`down` leaves no mount, namespace, link, cgroup or process; `up` then goes on with the same disks."""
     links = set(Path("/sys/class/net").iterdir())
     mounts = Path("/proc/self/mounts").read_text()
+    groups = set(cgroups.MOUNT.glob("*/*/"))
     up()
     ask(HOSTS[0], "echo kept > /root/mark; sync; systemd-run --unit=stays sleep 1000")
     pids = cgroups.members()
@@ -69,6 +70,8 @@ def nothing_left() -> None:
     assert set(Path("/sys/class/net").iterdir()) == links
     assert cgroups.members() == ()
     assert cgroups.names() == ()
+    made = set(cgroups.MOUNT.glob("*/*/")) - groups
+    assert {folder.name for folder in made} <= {CGROUP}, "nspawn made cgroups that are nobody's"
     assert not [pid for pid in pids if process.alive(pid)]
     up()
     assert ask(HOSTS[0], "cat /root/mark") == "kept"

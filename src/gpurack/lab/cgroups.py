@@ -1,7 +1,9 @@
 """A cgroup of its own for every process tree that the lab starts: how each is found again and ended.
 
 On cgroup v1 each controller gets `<base>/gpurack/<name>`; base is the hierarchy's root, except for memory,
-where it is the cgroup this process is in (the memory root of a sandboxed machine is not ours to use). On v2
+where it is the cgroup this process is in (the memory root of a sandboxed machine is not ours to use). Where
+v2 is mounted beside v1 (*hybrid*), its hierarchy gets one too: nspawn derives the host's cgroup from there,
+and from the root would give every host the same one, to be swept at each one's boot. On v2 alone
 it is `/sys/fs/cgroup/gpurack/<name>` with every controller delegated. nspawn's cgroup namespace makes it the
 host's root.
 """
@@ -31,6 +33,7 @@ V1 = (
     "hugetlb",
     "perf_event",
     "systemd",
+    "unified",  # a v2 hierarchy without controllers, where there is one
 )
 
 
@@ -141,7 +144,7 @@ def _bases() -> Iterator[Path]:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.removeprefix("name=").split(","):
-            here[controller] = path
+            here[controller or "unified"] = path
     seen = set()
     for controller in V1:
         base = MOUNT / controller

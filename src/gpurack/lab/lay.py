@@ -112,8 +112,6 @@ _MASKED_IN_CONTAINERS = (
     "sys-kernel-debug.mount",
     "sys-kernel-tracing.mount",
     "sys-fs-fuse-connections.mount",
-    # nothing to remount; as the first unit of all it can meet the cgroups before they are writable (exit 219)
-    "systemd-remount-fs.service",
     "console-getty.service",
     "systemd-networkd-wait-online.service",
 )

@@ -85,14 +85,19 @@ func register(ctx context.Context, kubelet, endpoint, resource string) error {
 	return err
 }
 
-// serve answers kubelet until ctx ends or kubelet's socket is made anew; then the caller starts again,
-// for a starting kubelet removes every plugin's socket.
+// same tells whether the socket that was seen is still the one in place; inode numbers alone are reused.
+func same(path string, seen os.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(now, seen) && now.ModTime().Equal(seen.ModTime())
+}
+
+// serve answers kubelet until ctx ends or either socket is another one; then the caller starts again.
 func serve(ctx context.Context, folder, resource string, offered []*v1.Device) error {
 	kubelet, own := filepath.Join(folder, "kubelet.sock"), filepath.Join(folder, "gpurack-simulated-gpu.sock")
 	if err := os.Remove(own); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	watcher, err := fsnotify.NewWatcher() // after the removal: it is no event to react to
+	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
 	}
@@ -109,6 +114,16 @@ func serve(ctx context.Context, folder, resource string, offered []*v1.Device) e
 	v1.RegisterDevicePluginServer(server, &plugin{devices: offered, done: done})
 	go func() { _ = server.Serve(listener) }()
 	defer func() { close(done); server.Stop() }()
+	// A starting kubelet first removes every plugin's socket, then makes its own: looked at in this order,
+	// ours is one that the kubelet we register with leaves in place.
+	seenKubelet, err := os.Stat(kubelet)
+	if err != nil {
+		return fmt.Errorf("kubelet is not up: %w", err)
+	}
+	seenOwn, err := os.Stat(own)
+	if err != nil {
+		return err
+	}
 	if err := register(ctx, kubelet, filepath.Base(own), resource); err != nil {
 		return fmt.Errorf("register with kubelet: %w", err)
 	}
@@ -118,11 +133,11 @@ func serve(ctx context.Context, folder, resource string, offered []*v1.Device) e
 		case <-ctx.Done():
 			return nil
 		case event := <-watcher.Events:
-			if event.Name == kubelet && event.Has(fsnotify.Create) {
+			if event.Name == kubelet && event.Has(fsnotify.Create) && !same(kubelet, seenKubelet) {
 				log.Print("kubelet's socket was made anew: registering again")
 				return nil
 			}
-			if event.Name == own && event.Has(fsnotify.Remove) {
+			if event.Name == own && event.Has(fsnotify.Remove) && !same(own, seenOwn) {
 				log.Print("our socket was removed: registering again")
 				return nil
 			}
