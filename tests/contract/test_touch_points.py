@@ -15,6 +15,7 @@ import pyinfra.api.command
 import pyinfra.api.facts
 import pyinfra.api.inventory
 import pyinfra.api.operations
+import pyinfra.api.util
 import pyinfra.connectors.ssh
 import pyinfra.connectors.util
 import pytest
@@ -22,6 +23,8 @@ from paramiko import Channel, SSHClient, Transport
 from pyinfra.api.config import Config
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
+
+from gpurack.engine.guards import install
 
 
 def parameters(function: object) -> list[str]:
@@ -97,6 +100,17 @@ def test_operations_run_again_and_lazily_and_know_their_hash() -> None:
     assert "for command in op_data.command_generator()" in loop
     assert "status = command.execute(state, host, connector_arguments)" in loop
     assert "connector_arguments.update(command.connector_arguments)" in loop
+
+
+def test_the_order_of_operations_needs_names_and_lines_of_a_stack_and_no_source_text() -> None:
+    asked = source(pyinfra.api.util)
+    assert "from inspect import getframeinfo, stack" in asked
+    assert "code_context" not in asked
+    install()
+    assert all(frame.code_context is None for frame in pyinfra.api.util.stack())  # type: ignore[attr-defined]
+    here = pyinfra.api.util.get_caller_frameinfo(-1)
+    assert here.filename == __file__
+    assert here.code_context is None
 
 
 def test_the_order_is_iterated_once_per_run_and_failed_hosts_drop_out() -> None:

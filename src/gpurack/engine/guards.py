@@ -7,15 +7,18 @@ that is touched has a contract test in tests/contract.
 from __future__ import annotations
 
 import atexit
+import inspect
 import logging
 import signal
 import sys
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
+import pyinfra.api.util
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import State, StateStage
 
@@ -48,6 +51,10 @@ def install() -> None:
 
     init.guarded_by_gpurack = True  # type: ignore[attr-defined]
     State.init = init  # type: ignore[method-assign]
+    # pyinfra orders operations by the line numbers of a stack, and has the source text of every frame looked
+    # up for it: a walk through all modules, for each operation on each host.
+    pyinfra.api.util.stack = partial(inspect.stack, 0)  # type: ignore[attr-defined]
+    pyinfra.api.util.getframeinfo = partial(inspect.getframeinfo, context=0)  # type: ignore[attr-defined]
     # paramiko prints tracebacks of its own thread for every host that hangs up.
     logger = logging.getLogger("paramiko")
     logger.addHandler(logging.NullHandler())
